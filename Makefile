@@ -1,0 +1,34 @@
+# Everything runs in a virtual environment of its own, made on first use and again when the project's needs change.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help demo test check format clean
+
+help:
+	@echo "make demo    cluster a small embedded federation and let a newcomer in"
+	@echo "make test    format check, lint, types and tests"
+	@echo "make format  rewrite the code in the project's format"
+	@echo "make clean   remove the virtual environment and everything that was built"
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/pacfl demo
+
+test check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis pacfl-demo
