@@ -1,0 +1,41 @@
+"""Signatures, the angles between them, and clusters of them. Pure mathematics: no clients, no rounds, no torch."""
+
+from pacfl.subspace.agreement import adjusted_rand_index, match
+from pacfl.subspace.angles import principal_angles
+from pacfl.subspace.divergence import bhattacharyya, kl, mmd
+from pacfl.subspace.hierarchy import LINKAGES, Linkage, agglomerate, agglomerate_into
+from pacfl.subspace.newcomers import Bridge, Placement, place
+from pacfl.subspace.noise import self_angles
+from pacfl.subspace.proximity import MEASURES, Measure, extend, proximity
+from pacfl.subspace.signature import RankWarning, SignatureStream, signature
+from pacfl.subspace.threshold import Choice, Cut, Evidence, adjust, choose_threshold, floors
+
+__all__ = [
+    "LINKAGES",
+    "MEASURES",
+    "Bridge",
+    "Choice",
+    "Cut",
+    "Evidence",
+    "Linkage",
+    "Measure",
+    "Placement",
+    "RankWarning",
+    "SignatureStream",
+    "adjust",
+    "adjusted_rand_index",
+    "agglomerate",
+    "agglomerate_into",
+    "bhattacharyya",
+    "choose_threshold",
+    "extend",
+    "floors",
+    "kl",
+    "match",
+    "mmd",
+    "place",
+    "principal_angles",
+    "proximity",
+    "self_angles",
+    "signature",
+]

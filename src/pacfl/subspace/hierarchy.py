@@ -1,0 +1,80 @@
+"""Proximity matrix -> dendrogram -> clusters."""
+
+from typing import Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.cluster.hierarchy import fcluster
+from scipy.cluster.hierarchy import linkage as scipy_linkage
+from scipy.spatial.distance import squareform
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.intp]
+Linkage = Literal["average", "weighted", "complete", "single", "ward"]
+LINKAGES: Final[tuple[Linkage, ...]] = get_args(Linkage)
+
+
+def agglomerate(proximity: ArrayLike, threshold: float, linkage: Linkage = "average") -> Labels:
+    """Clusters of the hierarchy cut at `threshold`: merges above it are undone.
+
+    proximity (n, n)  ->  (n,) labels 0..k-1, in the order of each cluster's first member.
+
+    >>> agglomerate([[0, 1, 9], [1, 0, 9], [9, 9, 0]], threshold=5.0)
+    array([0, 0, 1])
+    """
+    if not np.isfinite(threshold) and threshold != np.inf:
+        raise ValueError(f"threshold must be a number, got {threshold!r}")
+    return cut(dendrogram(proximity, linkage), threshold)
+
+
+def agglomerate_into(proximity: ArrayLike, n_clusters: int, linkage: Linkage = "average") -> Labels:
+    """Exactly `n_clusters` clusters: the last n_clusters - 1 merges of the hierarchy are undone.
+
+    proximity (n, n)  ->  (n,) labels 0..n_clusters-1.
+    """
+    tree = dendrogram(proximity, linkage)
+    n = len(tree) + 1
+    if not 1 <= n_clusters <= n:
+        raise ValueError(f"the number of clusters must be between 1 and the number of clients, {n}; got {n_clusters}")
+    if n == 1:
+        return np.zeros(1, dtype=np.intp)
+    order = np.arange(n - 1, dtype=np.float64)
+    return in_order_of_appearance(fcluster(tree, n - n_clusters - 1, "monocrit", monocrit=order))
+
+
+def dendrogram(proximity: ArrayLike, linkage: Linkage = "average") -> Array:
+    """The merges, in scipy's form: (n, n) -> (n - 1, 4)."""
+    if linkage not in LINKAGES:
+        raise ValueError(f"linkage must be one of {', '.join(LINKAGES)}, got {linkage!r}")
+    square = check_proximity(proximity)
+    if len(square) == 1:
+        return np.empty((0, 4))
+    merges: Array = scipy_linkage(squareform(square, checks=False), linkage)
+    return merges
+
+
+def cut(tree: Array, threshold: float) -> Labels:
+    """Labels 0..k-1 of the dendrogram with the merges above `threshold` undone."""
+    if len(tree) == 0:
+        return np.zeros(1, dtype=np.intp)
+    return in_order_of_appearance(fcluster(tree, threshold, "distance"))
+
+
+def in_order_of_appearance(labels: ArrayLike) -> Labels:
+    """The same clusters named 0..k-1 in the order of each one's first member."""
+    _, first, inverse = np.unique(np.asarray(labels), return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))
+    ordered: Labels = rank[inverse].astype(np.intp)
+    return ordered
+
+
+def check_proximity(proximity: ArrayLike) -> Array:
+    """The proximity as a square, finite, non-negative, symmetric float64 matrix with a zero diagonal."""
+    square = np.asarray(proximity, dtype=np.float64)
+    if square.ndim != 2 or square.shape[0] != square.shape[1] or len(square) == 0:
+        raise ValueError(f"proximity must be square, one row and column for each client, got shape {square.shape}")
+    if not np.isfinite(square).all() or (square < 0).any():
+        raise ValueError("proximity must be finite and not negative; were the signatures checked?")
+    if np.diagonal(square).any() or not np.allclose(square, square.T, rtol=1e-9, atol=1e-9):
+        raise ValueError("proximity must be symmetric with a zero diagonal; use pacfl.subspace.proximity")
+    return square

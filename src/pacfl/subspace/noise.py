@@ -1,0 +1,81 @@
+"""What angle would two samples of the same client show? Each client measures it on its own data."""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh
+
+from pacfl.subspace.proximity import MEASURES, Measure, component_angles
+from pacfl.subspace.signature import as_labels, as_rows, leading_of_classes
+
+Array = NDArray[np.float64]
+SelfAngles = dict[Measure, Array]
+Halves = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
+
+# Random splits of a client's samples into halves: the floor, a mean over them, is then known to about 2 %.
+SPLITS: Final = 32
+
+# Halves are drawn from at most this many samples: noise falls with the root of the sample count whatever the count is.
+MOST_SAMPLES: Final = 512
+
+
+def self_angles(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> SelfAngles:
+    """Angles between signatures of two samples of the same distribution, each as large as x, for every measure.
+
+    x (n, ...)  ->  measure: (32,) degrees, one for each random split of the samples into halves. Empty arrays
+    if there are too few samples to make two signatures of the asked rank.
+
+    Two halves differ by more than two whole samples would: in the tangent space, where subspace U + E has
+    principal angles arctan of the singular values of E, and E falls with the root of the sample count, tangents shrink
+    by √(half / n).
+    """
+    rows = as_rows(x)
+    n = len(rows)
+    named = None if labels is None else as_labels(labels, n)
+    # Addressed by the data's size alone: the same data give the same bytes
+    rng = np.random.default_rng(n)
+    chosen = rng.permutation(n)[:MOST_SAMPLES]
+    rows = rows[chosen]
+    half = len(rows) // 2
+    if half < rank:
+        return {measure: np.empty(0) for measure in MEASURES}
+    orders = [rng.permutation(len(rows)) for _ in range(SPLITS)]
+    halves = [(order[:half], order[half : 2 * half]) for order in orders]
+    overlaps = _overlaps(rows, rank, halves) if named is None else _class_overlaps(rows, rank, named[chosen], halves)
+    return {measure: _as_whole(overlaps, measure, half / n) for measure in MEASURES}
+
+
+def _overlaps(rows: Array, rank: int, halves: Halves) -> list[Array]:
+    """UᵀV of the signatures of every two halves, all from one table of inner products."""
+    products = rows @ rows.T
+    return [
+        _weights(products[np.ix_(a, a)], rank).T @ products[np.ix_(a, b)] @ _weights(products[np.ix_(b, b)], rank)
+        for a, b in halves
+        if products[a, a].any() and products[b, b].any()  # a half of blank samples has no direction
+    ]
+
+
+def _class_overlaps(rows: Array, rank: int, labels: NDArray[Any], halves: Halves) -> list[Array]:
+    """UᵀV of the per-class signatures of every two halves."""
+    try:
+        pairs = [[leading_of_classes(rows[half], rank, labels[half]) for half in pair] for pair in halves]
+    except ValueError:  # a class of blank samples in some half has no direction: no floor can be told
+        return []
+    return [u.T @ v for u, v in pairs]
+
+
+def _weights(products: Array, rank: int) -> Array:
+    """Weights of samples that add up to their leading singular vectors: (m, m) inner products -> (m, rank)."""
+    values, vectors = eigh(products, subset_by_index=[len(products) - rank, len(products) - 1])
+    present = values > values[-1] * len(products) * np.finfo(np.float64).eps
+    return np.asarray(vectors[:, present] / np.sqrt(values[present]))[:, ::-1]
+
+
+def _as_whole(overlaps: list[Array], measure: Measure, share: float) -> Array:
+    """Degrees that the measure would show between two samples of which `share` makes a half."""
+    degrees = []
+    for overlap in overlaps:
+        angles = component_angles(overlap[:, None, :, None], measure)
+        degrees.append(np.degrees(np.arctan(np.tan(angles) * np.sqrt(share))).sum())
+    return np.asarray(degrees)

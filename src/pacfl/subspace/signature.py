@@ -1,0 +1,163 @@
+"""Data matrix -> signature: an orthonormal basis of its few leading directions."""
+
+import warnings
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh
+
+Array = NDArray[np.float64]
+
+# Squaring a matrix squares its condition number: the eigenvectors of x xᵀ lose the digits of singular values below
+# this share of the largest, and the few users with such data get the slower decomposition of x itself.
+SAFE_TO_SQUARE: Final = 1e-5
+
+# A stream keeps this many directions for each one asked: what it forgets is then far below what is asked.
+KEPT_PER_DIRECTION: Final = 16
+
+
+class RankWarning(UserWarning):
+    """The data have fewer independent directions than were asked for."""
+
+
+def signature(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> Array:
+    """Orthonormal basis of the leading left singular vectors of the data matrix.
+
+    x (n, ...) samples first, the rest flattened to features  ->  (features, at most rank).
+    With labels (n,): the leading `rank` directions of every class, orthonormalised together, strongest shared
+    direction first; the order says nothing about which class is which.
+
+    >>> signature([[3.0, 0.0], [0.0, 1.0]], rank=1)
+    array([[1.],
+           [0.]])
+    """
+    _check_rank(rank)
+    rows = as_rows(x)
+    if labels is None:
+        basis, asked = leading(rows, rank), rank
+    else:
+        named = as_labels(labels, len(rows))
+        basis, asked = leading_of_classes(rows, rank, named), min(rank * len(np.unique(named)), rows.shape[1])
+    if basis.shape[1] < asked:
+        warnings.warn(
+            f"asked for {asked} directions, the data have {basis.shape[1]}; the signature has {basis.shape[1]}",
+            RankWarning,
+            stacklevel=2,
+        )
+    return basis
+
+
+class SignatureStream:
+    """Signature of data that do not fit in memory: feed blocks of samples, then ask.
+
+    Keeps a (features, 16 × rank) summary, whatever the number of samples.
+
+    >>> stream = SignatureStream(rank=1)
+    >>> stream.feed([[3.0, 0.0]]).feed([[0.0, 1.0]]).signature()
+    array([[1.],
+           [0.]])
+    """
+
+    def __init__(self, rank: int) -> None:
+        """Start with no samples."""
+        _check_rank(rank)
+        self._rank = rank
+        self._kept = KEPT_PER_DIRECTION * rank
+        self._summary: Array | None = None
+        self.n_samples = 0
+
+    def feed(self, block: ArrayLike) -> "SignatureStream":
+        """Take a block of samples (m, ...) into account and forget it."""
+        rows = as_rows(block)
+        if self._summary is not None and rows.shape[1] != self._summary.shape[1]:
+            raise ValueError(
+                f"a block has {rows.shape[1]} features, earlier ones had {self._summary.shape[1]}; "
+                "feed samples of one size"
+            )
+        self.n_samples += len(rows)
+        for start in range(0, len(rows), self._kept):
+            part = rows[start : start + self._kept]
+            self._summary = _condense(part if self._summary is None else np.vstack([self._summary, part]), self._kept)
+        return self
+
+    def signature(self) -> Array:
+        """The signature of everything fed so far: (features, at most rank)."""
+        if self._summary is None:
+            raise ValueError("no samples were fed; feed at least one block before asking for the signature")
+        return signature(self._summary, self._rank)
+
+
+def as_rows(x: ArrayLike) -> Array:
+    """Samples as rows of finite float64, checked: (n, ...) -> (n, features)."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "uifb":
+        raise TypeError(f"data must be numbers, got dtype {array.dtype}; convert to integers or floats first")
+    if array.ndim < 2:
+        raise ValueError(f"data must be (samples, features...), got shape {array.shape}; is it a single sample?")
+    if 0 in array.shape:
+        raise ValueError(f"data must have at least one sample and one feature, got shape {array.shape}")
+    rows = array.reshape(len(array), -1).astype(np.float64)
+    if not np.isfinite(rows).all():
+        bad = int((~np.isfinite(rows)).any(axis=1).sum())
+        raise ValueError(f"data must be finite, got NaN or infinity in {bad} of {len(rows)} samples; drop or fill them")
+    return rows
+
+
+def as_labels(labels: ArrayLike, n: int) -> NDArray[Any]:
+    """One label for each of n samples, checked."""
+    named = np.asarray(labels)
+    if named.shape != (n,):
+        raise ValueError(f"labels must be one per sample, got shape {named.shape} for {n} samples")
+    return named
+
+
+def leading_of_classes(rows: Array, rank: int, labels: NDArray[Any]) -> Array:
+    """Orthonormal basis of the leading directions of all classes together, strongest shared direction first."""
+    columns = np.hstack([leading(rows[labels == name], rank) for name in np.unique(labels)])
+    u, s, _ = np.linalg.svd(columns, full_matrices=False)
+    return fix_signs(u[:, s > _negligible(s[0], columns.shape)])
+
+
+def fix_signs(basis: Array) -> Array:
+    """The same basis with the largest entry of every column positive, so that equal data give equal bytes."""
+    largest = np.abs(basis).argmax(axis=0)
+    flip: Array = np.where(basis[largest, np.arange(basis.shape[1])] < 0, -1.0, 1.0)
+    signed: Array = np.ascontiguousarray(basis * flip) + 0.0  # + 0.0 turns -0.0 into 0.0
+    return signed
+
+
+def leading(rows: Array, rank: int) -> Array:
+    """Leading right singular vectors of rows, by the smaller of the two square matrices: (features, <= rank)."""
+    if not rows.any():
+        raise ValueError("data must span some direction, got all zeros; is this the right array?")
+    n, features = rows.shape
+    asked = min(rank, n, features)
+    square = rows @ rows.T if n <= features else rows.T @ rows
+    values, vectors = eigh(square, subset_by_index=[len(square) - asked, len(square) - 1])
+    s = np.sqrt(np.clip(values[::-1], 0.0, None))
+    if s[-1] < SAFE_TO_SQUARE * s[0]:
+        _, s, vt = np.linalg.svd(rows, full_matrices=False)
+        return fix_signs(vt[:asked][s[:asked] > _negligible(s[0], rows.shape)].T)
+    basis = vectors[:, ::-1]
+    if n <= features:
+        basis, _ = np.linalg.qr(rows.T @ basis / s)
+    return fix_signs(basis)
+
+
+def _condense(rows: Array, kept: int) -> Array:
+    """At most `kept` rows with nearly the same second moments: the leading directions scaled by their strength."""
+    if len(rows) <= kept:
+        return rows
+    _, vectors = eigh(rows @ rows.T, subset_by_index=[len(rows) - kept, len(rows) - 1])
+    return np.asarray(vectors.T @ rows)
+
+
+def _negligible(largest: float, shape: tuple[int, ...]) -> float:
+    """Singular values below this are rounding errors (the rule of numpy.linalg.matrix_rank)."""
+    return float(largest * max(shape) * np.finfo(np.float64).eps)
+
+
+def _check_rank(rank: int) -> None:
+    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
+        raise ValueError(f"rank must be a whole number of at least 1, got {rank!r}")

@@ -1,0 +1,1 @@
+"""Studies on real data behind the claims in docs/. Commands, not tests."""

@@ -1,0 +1,93 @@
+"""Does the automatic threshold find the clusters that are there? `python -m studies.threshold [--seeds 10]`."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from pacfl.subspace import adjusted_rand_index, choose_threshold, proximity, self_angles, signature
+from pacfl.subspace.proximity import MEASURES, Measure
+from studies.scenarios import ANIMALS, SCENARIOS
+
+
+class Outcome(NamedTuple):
+    """What was found in one federation."""
+
+    scenario: str
+    n_clusters: int
+    ari: float
+    limit: float  # that chance does not pass, for a single client, in units of noise
+    heights: tuple[float, ...]
+    reproducibility: float
+    animals: tuple[float, ...]  # share of animal classes in every cluster, where the group counts them
+
+
+def outcome(scenario: str, seed: int, rank: int, measure: Measure, floors: bool) -> Outcome:
+    """Cut the federation, sign, compare, choose."""
+    make, wanted = SCENARIOS[scenario]
+    clients, groups = make(np.random.default_rng([seed, *scenario.encode()]))
+    angles = proximity([signature(x, rank) for x in clients], measure)
+    own = [self_angles(x, rank)[measure] for x in clients] if floors else None
+    choice = choose_threshold(angles, own)
+    n_clusters = int(choice.labels.max()) + 1
+    skewed = wanted == "2 to 4"
+    owned = max(groups.max(), 1)
+    shares = tuple(float(groups[choice.labels == k].mean() / owned) for k in range(n_clusters)) if skewed else ()
+    truth = groups == owned if skewed else groups
+    ari = adjusted_rand_index(truth, choice.labels)
+    evidence = choice.evidence
+    return Outcome(
+        scenario,
+        n_clusters,
+        ari,
+        evidence.null_limits[0],
+        evidence.heights[:5],
+        evidence.reproducibility,
+        shares,
+    )
+
+
+def outcomes(scenarios: Sequence[str], seeds: int, rank: int, measure: Measure, floors: bool) -> Iterator[Outcome]:
+    """All outcomes, two processes at a time."""
+    jobs = [(scenario, seed, rank, measure, floors) for scenario in scenarios for seed in range(seeds)]
+    with ProcessPoolExecutor(2) as pool:
+        yield from pool.map(outcome, *zip(*jobs, strict=True))
+
+
+def main() -> None:
+    """Print a table in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--rank", type=int, default=3)
+    parser.add_argument("--measure", choices=MEASURES, default="smallest")
+    parser.add_argument("--without-floors", action="store_true", help="use the fallback for clients that sent none")
+    parser.add_argument("--only", nargs="*", default=list(SCENARIOS), help="names of scenarios")
+    args = parser.parse_args()
+    found: dict[str, list[Outcome]] = {}
+    for one in outcomes(args.only, args.seeds, args.rank, args.measure, not args.without_floors):
+        found.setdefault(one.scenario, []).append(one)
+    print(f"p = {args.rank}, `{args.measure}`, {args.seeds} seeds; classes of animals: {ANIMALS}\n")
+    print("| federation | wanted | found (times) | ARI, least | limit | last merges, seed 0 | reproducible, least |")
+    print("|---|---|---|---|---|---|---|")
+    for scenario, rows in found.items():
+        counts = sorted({row.n_clusters for row in rows})
+        times = ", ".join(f"{k} ({sum(row.n_clusters == k for row in rows)})" for k in counts)
+        heights = " ".join(f"{h:.2f}" for h in rows[0].heights)
+        print(
+            f"| {scenario} | {SCENARIOS[scenario][1]} | {times} | {min(r.ari for r in rows):.2f} "
+            f"| {np.mean([r.limit for r in rows]):.2f} | {heights} | {min(r.reproducibility for r in rows):.2f} |"
+        )
+    for scenario, rows in found.items():
+        for seed, row in enumerate(rows):
+            if row.animals:
+                shares = ", ".join(f"{share:.0%}" for share in row.animals)
+                print(
+                    f"{scenario}, seed {seed}: animals among the classes of each cluster: {shares}; "
+                    f"ARI with animals only {row.ari:.2f}"
+                )
+
+
+if __name__ == "__main__":
+    main()
