@@ -1,0 +1,67 @@
+"""Data or signature files -> checked signatures of named clients that may be compared."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from pacfl.alike import reading, sigfile
+from pacfl.alike.reading import DataError, Reading
+from pacfl.alike.sigfile import SignatureFile
+from pacfl.subspace import RankWarning, self_angles, signature
+
+
+def sign(path: Path, rank: int, how: Reading) -> SignatureFile:
+    """The signature of one party's data, and what it must know to be compared."""
+    try:
+        x, labels = reading.read(path, how)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RankWarning)  # the number of directions stands in the contents
+            basis = signature(x, rank, labels)
+        return SignatureFile(
+            basis=basis.astype(np.float32),
+            rank=rank,
+            per_class=labels is not None,
+            preprocess=how.identity(),
+            samples=len(x),
+            self_angles=self_angles(x, rank, labels),
+        )
+    except DataError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def open_client(path: Path, rank: int, how: Reading) -> SignatureFile:
+    """The signature of a client given by a signature file, or made now from its data."""
+    return sigfile.read(path) if path.suffix == ".sig" else sign(path, rank, how)
+
+
+def client_names(paths: list[Path]) -> list[str]:
+    """A client's name is its file's stem."""
+    names = [path.stem if path.is_file() else path.name for path in paths]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"clients are named by their files, and {', '.join(twice)} occurs twice; rename a file")
+    return names
+
+
+def check_comparable(clients: dict[str, SignatureFile]) -> None:
+    """Refuse signatures that were made differently, and say which and how."""
+    for what, of in (
+        ("features", lambda s: s.basis.shape[0]),
+        ("preprocessing", lambda s: s.preprocess),
+        ("per-class decomposition", lambda s: "per class" if s.per_class else "whole"),
+    ):
+        made: dict[object, list[str]] = {}
+        for name, client in clients.items():
+            made.setdefault(of(client), []).append(name)
+        if len(made) > 1:
+            kinds = "; ".join(f"{value}: {_listed(names)}" for value, names in made.items())
+            raise DataError(
+                f"signatures must be made alike, these differ in {what}: {kinds}. Sign again with the same options"
+            )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

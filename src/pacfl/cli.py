@@ -1,0 +1,363 @@
+"""The command line. The only place that prints."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from pacfl import __version__
+from pacfl.alike import demo as digits
+from pacfl.alike import federation as federations
+from pacfl.alike import figures, sigfile, signing
+from pacfl.alike.federation import Federation
+from pacfl.alike.reading import DataError, Preprocess, Reading
+from pacfl.alike.sigfile import SignatureError, SignatureFile
+from pacfl.subspace import Bridge, Linkage, Measure, proximity
+
+app = typer.Typer(
+    help="Clustered federated learning by principal angles.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+out = Console()
+err = Console(stderr=True)
+
+Rank = Annotated[int, typer.Option(min=1, help="Directions in the signature.")]
+PerClass = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LABELS",
+        help="Decompose every class on its own. Where the labels are: an array of the .npz, a column, "
+        "a .npy file, or 'folders' for images.",
+    ),
+]
+Prepare = Annotated[
+    Preprocess,
+    typer.Option(help="raw: as it is. normalise: mean 0 and deviation 1 per channel. unit: samples of length 1."),
+]
+ArrayName = Annotated[str | None, typer.Option("--array", help="Which array of an .npz holds the samples.")]
+Drop = Annotated[list[str] | None, typer.Option(help="A column that is no feature. May be repeated.")]
+Resize = Annotated[str | None, typer.Option(metavar="WxH", help="Bring images to this size.")]
+Grey = Annotated[bool, typer.Option("--grey", help="Read images without colour.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
+
+
+def main() -> None:
+    """Run, and turn what is the user's to mend into one clear line and exit code 1."""
+    try:
+        app()
+    except (DataError, SignatureError) as error:
+        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        sys.exit(1)
+    except OSError as error:
+        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+        sys.exit(1)
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and stop.", is_eager=True)] = False,
+) -> None:
+    """Show the version where asked."""
+    if version:
+        out.print(f"pacfl {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def sign(
+    data: Annotated[Path, typer.Argument(help=".npy, .npz, .csv, .parquet, or a folder of images.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The signature file to write, NAME.sig.")],
+    rank: Rank = 3,
+    per_class: PerClass = None,
+    preprocess: Prepare = "raw",
+    array: ArrayName = None,
+    drop: Drop = None,
+    resize: Resize = None,
+    grey: Grey = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the signature of your data, at home: the one small file that you share."""
+    how = _reading(array, per_class, drop, resize, grey, preprocess)
+    if output.suffix != ".sig":
+        raise DataError(f"{output}: a signature file is named NAME.sig, and NAME is what others will know you by")
+    signature = signing.sign(data, rank, how)
+    size = sigfile.write(output, signature)
+    if as_json:
+        out.print_json(json.dumps({"file": str(output), "bytes": size, **signature.contents()}))
+        return
+    _print_contents(signature, f"{output} ({size:,} bytes)")
+    if signature.basis.shape[1] < rank:
+        err.print(f"note: {rank} directions were asked for, the data have {signature.basis.shape[1]}")
+
+
+@app.command()
+def inspect(file: Annotated[Path, typer.Argument(help="A signature file.")], as_json: AsJson = False) -> None:
+    """Say what is in a signature file."""
+    signature = sigfile.read(file)
+    if as_json:
+        out.print_json(json.dumps({"file": str(file), **signature.contents()}))
+    else:
+        _print_contents(signature, str(file))
+
+
+@app.command()
+def cluster(
+    files: Annotated[list[Path], typer.Argument(help="Signature files, or data files, one for each client.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder to keep the federation in.")] = None,
+    threshold: Annotated[str, typer.Option(metavar="auto|DEGREES", help="Where to cut.")] = "auto",
+    clusters: Annotated[int | None, typer.Option(min=1, metavar="K", help="Cut into K clusters instead.")] = None,
+    measure: Annotated[
+        Measure | None,
+        typer.Option(help="Of the angles between two signatures. Default: smallest, or sum where that cannot differ."),
+    ] = None,
+    linkage: Annotated[Linkage, typer.Option(help="Between clusters.")] = "average",
+    pictures: Annotated[figures.Picture, typer.Option(help="Format of the pictures.")] = "svg",
+    rank: Rank = 3,
+    per_class: PerClass = None,
+    preprocess: Prepare = "raw",
+    array: ArrayName = None,
+    drop: Drop = None,
+    resize: Resize = None,
+    grey: Grey = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find out who is alike, and why one may think so."""
+    how = _reading(array, per_class, drop, resize, grey, preprocess)
+    degrees = _degrees(threshold)
+    if degrees is not None and clusters is not None:
+        raise DataError("give either --threshold or --clusters, not both")
+    clients = _open_clients(files, rank, how)
+    if clusters is not None and clusters > len(clients):
+        raise DataError(f"--clusters {clusters} is more than there are clients, {len(clients)}")
+    measure = measure or _usual_measure(clients)
+    federation = federations.found(clients, _compared(clients, measure), measure, linkage, degrees, clusters)
+    if output is not None:
+        _check_output_folder(output)
+        output.mkdir(parents=True, exist_ok=True)
+        with federations.locked(output):
+            federations.save(federation, output)
+            _draw(federation, output, pictures)
+    _report(federation, output, as_json)
+
+
+@app.command()
+def join(
+    folder: Annotated[Path, typer.Argument(help="Folder of a federation, made by 'pacfl cluster'.")],
+    files: Annotated[list[Path], typer.Argument(help="Signature or data files of newcomers.")],
+    pictures: Annotated[figures.Picture, typer.Option(help="Format of the pictures.")] = "svg",
+    array: ArrayName = None,
+    drop: Drop = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give newcomers a cluster. Nobody else moves."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder; make one with 'pacfl cluster ... -o {folder}'")
+    with federations.locked(folder):
+        before = federations.load(folder)
+        newcomers = _open_clients(files, before.how["rank"], _reading_as(before, array, drop))
+        _check_made_as(before, newcomers)
+        after, bridges = federations.joined(before, newcomers)
+        federations.save(after, folder)
+        _draw(after, folder, pictures)
+    labels = dict(zip(after.names, after.labels.tolist(), strict=True))
+    opened = [k for k in sorted({labels[name] for name in newcomers}) if k > int(before.labels.max())]
+    if as_json:
+        placed = {name: labels[name] for name in newcomers}
+        suggestions = [_suggestion(bridge, list(newcomers)) for bridge in bridges]
+        print(json.dumps({"placed": placed, "opened": opened, "bridges": suggestions, **after.summary()}))
+        return
+    for name in newcomers:
+        news = "opens cluster" if labels[name] in opened else "joins cluster"
+        out.print(f"{escape(name)} {news} {labels[name]}", highlight=False)
+    for bridge in bridges:
+        a, b = bridge.clusters
+        name = list(newcomers)[bridge.newcomer]
+        out.print(f"suggestion: {escape(name)} is close to clusters {a} and {b}; merge them?", highlight=False)
+    out.print(
+        f"{len(after.names)} clients in {len(after.clusters())} clusters, kept in {escape(str(folder))}",
+        highlight=False,
+    )
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Argument(help="Folder to put the demonstration in.")] = Path("pacfl-demo"),
+) -> None:
+    """Twenty clients with handwritten digits, written in four ways, and a newcomer."""
+    clients, sites = folder / "data", folder / "signatures"
+    for part in (clients, sites):
+        part.mkdir(parents=True, exist_ok=True)
+    paths, newcomer = digits.write_clients(clients)
+    out.print(f"20 clients sign their data at home, {sites}/*.sig is all they share:", highlight=False)
+    files = []
+    for path in [*paths, newcomer]:
+        files.append(sites / f"{path.stem}.sig")
+        sigfile.write(files[-1], signing.sign(path, 3, Reading()))
+    cluster(files[:-1], output=folder / "federation")
+    out.print("\nA newcomer sends its signature and gets a cluster at once:", highlight=False)
+    join(folder / "federation", files[-1:])
+
+
+def _open_clients(files: list[Path], rank: int, how: Reading) -> dict[str, SignatureFile]:
+    names = signing.client_names(files)
+    with _progress("reading", len(files)) as advance:
+        clients = {}
+        for name, path in zip(names, files, strict=True):
+            clients[name] = signing.open_client(path, rank, how)
+            advance(1)
+    signing.check_comparable(clients)
+    return clients
+
+
+def _compared(clients: dict[str, SignatureFile], measure: Measure) -> NDArray[np.float64]:
+    with _progress("comparing", len(clients)) as advance:
+        return proximity([client.basis for client in clients.values()], measure, on_rows=advance)
+
+
+def _usual_measure(clients: dict[str, SignatureFile]) -> Measure:
+    """`smallest`, but for spaces so small that any two signatures share a direction."""
+    features = next(iter(clients.values())).basis.shape[0]
+    directions = max(client.basis.shape[1] for client in clients.values())
+    return "sum" if 2 * directions > features else "smallest"
+
+
+def _report(federation: Federation, folder: Path | None, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(federation.summary()))
+        return
+    table = Table(title=f"{len(federation.clusters())} clusters of {len(federation.names)} clients")
+    for heading in ("cluster", "clients", "angle inside", "to the nearest other", "who"):
+        table.add_column(heading, justify="left" if heading == "who" else "right")
+    rows = zip(federation.clusters(), federations.widths(federation), strict=True)
+    for k, (names, (inside, outside)) in enumerate(rows):
+        who = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        outer = "-" if outside is None else f"{outside:.2f}°"
+        table.add_row(str(k), str(len(names)), f"{inside:.2f}°", outer, escape(who))
+    out.print(table)
+    out.print(
+        f"Threshold {federation.threshold:.4g}° on {federation.measure} angles, {federation.linkage} linkage"
+        + ("" if federation.unit is None else f"; noise of a typical client {federation.unit:.3g}°"),
+        highlight=False,
+    )
+    out.print(federation.evidence["reasons"], highlight=False)
+    if folder is not None:
+        out.print(f"Kept in {escape(str(folder))}", highlight=False)
+
+
+def _print_contents(signature: SignatureFile, title: str) -> None:
+    contents = signature.contents()
+    own = contents.pop("self_angles")
+    table = Table(title=escape(title), show_header=False)
+    table.add_row("basis", f"{contents.pop('features')} features by {contents.pop('directions')} directions, float32")
+    for key, value in contents.items():
+        table.add_row(key.replace("_", " "), escape(str(value)))
+    for measure, angles in own.items():
+        floor = (
+            f"{np.sqrt(np.mean(np.square(angles))):.3g}° over {len(angles)} splits"
+            if angles
+            else "none: too few samples"
+        )
+        table.add_row(f"noise floor, {measure}", floor)
+    out.print(table)
+    out.print("This is all the file says. No sample and no label is in it.", highlight=False)
+
+
+def _draw(federation: Federation, folder: Path, kind: figures.Picture) -> None:
+    try:
+        figures.draw(federation, folder, kind)
+    except figures.FiguresError as error:
+        err.print(f"note: {escape(str(error))}")
+
+
+def _reading(
+    array: str | None,
+    per_class: str | None,
+    drop: list[str] | None,
+    resize: str | None,
+    grey: bool,
+    preprocess: Preprocess,
+) -> Reading:
+    return Reading(array, per_class, tuple(drop or ()), _size(resize), grey, preprocess)
+
+
+def _reading_as(federation: Federation, array: str | None, drop: list[str] | None) -> Reading:
+    """How newcomers' data are read: as the federation's were, as far as that is told."""
+    if federation.how["per_class"]:
+        return Reading(array=array, drop=tuple(drop or ()))
+    *steps, preprocess = federation.how["preprocess"].split(", ")
+    resize = next((step.removeprefix("resize ") for step in steps if step.startswith("resize ")), None)
+    return Reading(array, None, tuple(drop or ()), _size(resize), "grey" in steps, preprocess)
+
+
+def _check_made_as(federation: Federation, newcomers: dict[str, SignatureFile]) -> None:
+    for name, client in newcomers.items():
+        for key, value in (("preprocess", client.preprocess), ("per_class", client.per_class)):
+            if value != federation.how[key]:
+                raise DataError(
+                    f"{name}: was signed with {key} = {value}, the federation with {federation.how[key]}; "
+                    "sign again with the same options"
+                )
+
+
+def _check_output_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder}: is a file; name a folder")
+    ours = {
+        federations.STATE,
+        federations.SUMMARY,
+        *(f"{p}.{k}" for p in ("dendrogram", "heatmap") for k in figures.PICTURES),
+    }
+    foreign = sorted(p.name for p in folder.iterdir() if p.name not in ours) if folder.exists() else []
+    if foreign:
+        raise DataError(f"{folder}: holds other files ({', '.join(foreign[:3])}); name a new folder")
+
+
+def _suggestion(bridge: Bridge, names: list[str]) -> dict[str, Any]:
+    return {"client": names[bridge.newcomer], "clusters": bridge.clusters, "distances": bridge.distances}
+
+
+def _degrees(text: str) -> float | None:
+    if text == "auto":
+        return None
+    try:
+        degrees = float(text)
+    except ValueError:
+        degrees = -1.0
+    if not 0 <= degrees < float("inf"):
+        raise DataError(f"--threshold must be 'auto' or a number of degrees, got {text!r}")
+    return degrees
+
+
+def _size(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    width, cross, height = text.lower().partition("x")
+    if not (cross and width.isdecimal() and height.isdecimal() and int(width) and int(height)):
+        raise DataError(f"--resize must be WIDTHxHEIGHT such as 32x32, got {text!r}")
+    return int(width), int(height)
+
+
+@contextmanager
+def _progress(what: str, total: int) -> Iterator[Any]:
+    """A progress bar on stderr, for work of many parts and people who watch."""
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal or total < 20) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda step: progress.advance(task, step)
+
+
+if __name__ == "__main__":
+    main()
