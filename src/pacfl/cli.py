@@ -22,7 +22,7 @@ from pacfl.alike import figures, sigfile, signing
 from pacfl.alike.federation import Federation
 from pacfl.alike.reading import DataError, Preprocess, Reading
 from pacfl.alike.sigfile import SignatureError, SignatureFile
-from pacfl.subspace import Bridge, Linkage, Measure, proximity
+from pacfl.subspace import Bridge, Linkage, Measure, group, proximity
 
 app = typer.Typer(
     help="Clustered federated learning by principal angles.",
@@ -143,7 +143,9 @@ def cluster(
     if clusters is not None and clusters > len(clients):
         raise DataError(f"--clusters {clusters} is more than there are clients, {len(clients)}")
     measure = measure or _usual_measure(clients)
-    federation = federations.found(clients, _compared(clients, measure), measure, linkage, degrees, clusters)
+    own = federations.own_angles(clients, measure)
+    grouping = group(_compared(clients, measure), own, measure, linkage, degrees, clusters)
+    federation = federations.found(clients, grouping)
     if output is not None:
         _check_output_folder(output)
         output.mkdir(parents=True, exist_ok=True)
@@ -172,8 +174,8 @@ def join(
         after, bridges = federations.joined(before, newcomers)
         federations.save(after, folder)
         _draw(after, folder, pictures)
-    labels = dict(zip(after.names, after.labels.tolist(), strict=True))
-    opened = [k for k in sorted({labels[name] for name in newcomers}) if k > int(before.labels.max())]
+    labels = dict(zip(after.names, after.grouping.labels.tolist(), strict=True))
+    opened = [k for k in sorted({labels[name] for name in newcomers}) if k > int(before.grouping.labels.max())]
     if as_json:
         placed = {name: labels[name] for name in newcomers}
         suggestions = [_suggestion(bridge, list(newcomers)) for bridge in bridges]
@@ -238,6 +240,7 @@ def _report(federation: Federation, folder: Path | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps(federation.summary()))
         return
+    grouping = federation.grouping
     table = Table(title=f"{len(federation.clusters())} clusters of {len(federation.names)} clients")
     for heading in ("cluster", "clients", "angle inside", "to the nearest other", "who"):
         table.add_column(heading, justify="left" if heading == "who" else "right")
@@ -248,11 +251,11 @@ def _report(federation: Federation, folder: Path | None, as_json: bool) -> None:
         table.add_row(str(k), str(len(names)), f"{inside:.2f}°", outer, escape(who))
     out.print(table)
     out.print(
-        f"Threshold {federation.threshold:.4g}° on {federation.measure} angles, {federation.linkage} linkage"
-        + ("" if federation.unit is None else f"; noise of a typical client {federation.unit:.3g}°"),
+        f"Threshold {grouping.threshold:.4g}° on {grouping.measure} angles, {grouping.linkage} linkage"
+        + ("" if grouping.unit is None else f"; noise of a typical client {grouping.unit:.3g}°"),
         highlight=False,
     )
-    out.print(federation.evidence["reasons"], highlight=False)
+    out.print(grouping.evidence["reasons"], highlight=False)
     if folder is not None:
         out.print(f"Kept in {escape(str(folder))}", highlight=False)
 

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from pacfl.alike import figures
 from pacfl.alike.federation import Federation
 from pacfl.alike.reading import DataError
 from pacfl.alike.sigfile import SignatureFile
-from pacfl.subspace import agglomerate, proximity, self_angles, signature
+from pacfl.subspace import agglomerate, group, proximity, self_angles, signature
 
 
 def client(group: int, seed: int, n: int = 80) -> SignatureFile:
@@ -19,34 +20,31 @@ def client(group: int, seed: int, n: int = 80) -> SignatureFile:
     return SignatureFile(signature(x, 2).astype(np.float32), 2, False, "raw", n, self_angles(x, 2))
 
 
-def made(n_per_group: int = 5) -> Federation:
+def made(n_per_group: int = 5, **how: Any) -> Federation:
     clients = {f"g{g}-{i}": client(g, i) for i in range(n_per_group) for g in range(2)}
     angles = proximity([c.basis for c in clients.values()])
-    return federations.found(clients, angles, "smallest", "average")
+    return federations.found(clients, group(angles, federations.own_angles(clients, "smallest"), **how))
 
 
 def test_groups_are_found_and_the_threshold_gives_the_labels_again() -> None:
     federation = made()
     assert sorted(map(sorted, federation.clusters())) == [[f"g{g}-{i}" for i in range(5)] for g in range(2)]
-    again = agglomerate(federation.distances(), federation.threshold, federation.linkage)
-    assert np.array_equal(again, federation.labels)
+    grouping = federation.grouping
+    assert np.array_equal(agglomerate(grouping.distances(), grouping.threshold, grouping.linkage), grouping.labels)
 
 
 @pytest.mark.parametrize("n_clusters", range(1, 11))
 def test_any_number_of_clusters_can_be_had_with_the_threshold_that_gives_it(n_clusters: int) -> None:
-    clients = {f"g{g}-{i}": client(g, i) for i in range(5) for g in range(2)}
-    angles = proximity([c.basis for c in clients.values()])
-    federation = federations.found(clients, angles, "smallest", "average", n_clusters=n_clusters)
+    federation = made(n_clusters=n_clusters)
+    grouping = federation.grouping
     assert len(federation.clusters()) == n_clusters
-    assert np.array_equal(agglomerate(federation.distances(), federation.threshold), federation.labels)
+    assert np.array_equal(agglomerate(grouping.distances(), grouping.threshold), grouping.labels)
 
 
 def test_a_given_threshold_cuts_the_angles_as_measured() -> None:
-    clients = {f"g{g}-{i}": client(g, i) for i in range(3) for g in range(2)}
-    angles = proximity([c.basis for c in clients.values()])
-    federation = federations.found(clients, angles, "smallest", "average", threshold=12.5)
-    assert federation.threshold == 12.5
-    assert np.array_equal(federation.labels, agglomerate(angles, 12.5))
+    grouping = made(threshold=12.5).grouping
+    assert grouping.threshold == 12.5
+    assert np.array_equal(grouping.labels, agglomerate(grouping.proximity, 12.5))
 
 
 def test_a_newcomer_joins_its_like_and_nobody_moves() -> None:
@@ -54,9 +52,9 @@ def test_a_newcomer_joins_its_like_and_nobody_moves() -> None:
     after, bridges = federations.joined(
         before, {"late": client(1, 99), "stranger": client(2, 0), "strange too": client(2, 1)}
     )
-    assert np.array_equal(after.labels[: len(before.names)], before.labels)
-    assert after.labels[-3] == before.labels[before.names.index("g1-0")]
-    assert after.labels[-2] == after.labels[-1] == before.labels.max() + 1
+    assert np.array_equal(after.grouping.labels[: len(before.names)], before.grouping.labels)
+    assert after.grouping.labels[-3] == before.grouping.labels[before.names.index("g1-0")]
+    assert after.grouping.labels[-2] == after.grouping.labels[-1] == before.grouping.labels.max() + 1
     assert bridges == ()
 
 
@@ -64,7 +62,7 @@ def test_extension_equals_founding_with_everybody() -> None:
     before = made()
     after, _ = federations.joined(before, {"late": client(1, 99)})
     everybody = proximity(list(after.bases))
-    assert np.allclose(after.proximity, everybody, atol=1e-5)
+    assert np.allclose(after.grouping.proximity, everybody, atol=1e-5)
 
 
 def test_a_saved_federation_is_loaded_as_it_was(tmp_path: Path) -> None:
@@ -72,7 +70,7 @@ def test_a_saved_federation_is_loaded_as_it_was(tmp_path: Path) -> None:
     federations.save(before, tmp_path)
     after = federations.load(tmp_path)
     assert after.summary() == before.summary()
-    assert np.array_equal(after.proximity, before.proximity)
+    assert np.array_equal(after.grouping.proximity, before.grouping.proximity)
     assert all(np.array_equal(a, b) for a, b in zip(after.bases, before.bases, strict=True))
 
 

@@ -3,6 +3,7 @@
 from pacfl.subspace.agreement import adjusted_rand_index, match
 from pacfl.subspace.angles import principal_angles
 from pacfl.subspace.divergence import bhattacharyya, kl, mmd
+from pacfl.subspace.grouping import Grouping, group, regroup
 from pacfl.subspace.hierarchy import LINKAGES, Linkage, agglomerate, agglomerate_into
 from pacfl.subspace.newcomers import Bridge, Placement, place
 from pacfl.subspace.noise import self_angles
@@ -17,6 +18,7 @@ __all__ = [
     "Choice",
     "Cut",
     "Evidence",
+    "Grouping",
     "Linkage",
     "Measure",
     "Placement",
@@ -30,12 +32,14 @@ __all__ = [
     "choose_threshold",
     "extend",
     "floors",
+    "group",
     "kl",
     "match",
     "mmd",
     "place",
     "principal_angles",
     "proximity",
+    "regroup",
     "self_angles",
     "signature",
 ]

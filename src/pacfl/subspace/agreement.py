@@ -22,6 +22,18 @@ def adjusted_rand_index(a: ArrayLike, b: ArrayLike) -> float:
     return 1.0 if most == by_chance else (together - by_chance) / (most - by_chance)
 
 
+def best_jaccard(clusters: Labels, others: Labels, n_clusters: int) -> NDArray[np.float64]:
+    """For each of 0..n_clusters-1: size of intersection over size of union with the most similar of the others.
+
+    clusters (n,), others (n,)  ->  (n_clusters,), NaN for clusters without members.
+    """
+    table = np.zeros((n_clusters, int(others.max()) + 1))
+    np.add.at(table, (clusters, others), 1)
+    sizes = table.sum(axis=1, keepdims=True)
+    union = sizes + table.sum(axis=0) - table
+    return np.where(sizes[:, 0] > 0, (table / union).max(axis=1), np.nan)
+
+
 def match(new: ArrayLike, old: ArrayLike) -> Labels:
     """The clusters of `new` under the labels of `old` with which they share most clients.
 
