@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.alike.files import replaced, write_atomically
 from pacfl.alike.reading import DataError
 from pacfl.alike.sigfile import SignatureFile
+from pacfl.files import replaced, write_atomically
 from pacfl.subspace import Bridge, Grouping, Measure, regroup
 
 Array = NDArray[np.float64]

@@ -8,7 +8,7 @@ from scipy.cluster.hierarchy import dendrogram as draw_dendrogram
 from scipy.cluster.hierarchy import leaves_list
 
 from pacfl.alike.federation import Federation, unit_in_words
-from pacfl.alike.files import replaced
+from pacfl.files import replaced
 from pacfl.subspace.hierarchy import dendrogram
 
 if TYPE_CHECKING:

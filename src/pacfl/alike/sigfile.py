@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.alike.files import write_atomically
+from pacfl.files import write_atomically
 from pacfl.subspace import MEASURES
 from pacfl.subspace.noise import SelfAngles
 from pacfl.subspace.proximity import ORTHONORMAL_WITHIN

@@ -45,15 +45,18 @@ def place(proximity: ArrayLike, labels: ArrayLike, threshold: float, linkage: Li
         wanted = ", ".join(word for word in LINKAGES if word != "ward")
         raise ValueError(f"linkage must be one of {wanted} to place newcomers, got {linkage!r}")
     square = check_proximity(proximity)
-    old = np.asarray(labels, dtype=np.intp)
-    n, m = len(old), len(square) - len(old)
-    if m < 0 or old.ndim != 1 or (n and old.min() < 0):
+    if np.isnan(threshold):
+        raise ValueError(f"threshold must be a number, got {threshold!r}")
+    given = np.atleast_1d(np.asarray(labels))
+    n, m = given.size, len(square) - given.size
+    if given.ndim != 1 or np.ndim(labels) != 1 or m < 0 or (n and (given.dtype.kind not in "ui" or given.min() < 0)):
         raise ValueError(
             f"labels must be whole numbers from 0, one for each old client, got {n} for {len(square)} in all"
         )
+    old = given.astype(np.intp)
     names = [int(name) for name in np.unique(old)]
     groups = [np.flatnonzero(old == name) for name in names] + [np.array([i]) for i in range(n, n + m)]
-    distances = _between(square, groups, linkage)
+    distances = _from_newcomers(square, groups, n, linkage)
     bridges = _bridges(distances[len(names) :, : len(names)], names, threshold)
     merged = _merge_newcomers(distances, groups, len(names), threshold, linkage)
     new_labels = np.concatenate([old, np.zeros(m, dtype=np.intp)])
@@ -73,13 +76,12 @@ def _merge_newcomers(
 ) -> dict[int, NDArray[np.intp]]:
     """Agglomerate until nothing is within the threshold, old clusters never with each other."""
     distances = distances.copy()
-    distances[:n_old, :n_old] = np.inf
     np.fill_diagonal(distances, np.inf)
     alive = dict(enumerate(groups))
     update = _UPDATES[linkage]
     while True:
         i, j = sorted(int(k) for k in np.unravel_index(np.argmin(distances), distances.shape))
-        if not distances[i, j] <= threshold:
+        if distances[i, j] == np.inf or distances[i, j] > threshold:
             return alive
         joined = update(distances[i], distances[j], len(alive[i]), len(alive[j]))
         joined[i] = np.inf
@@ -98,16 +100,22 @@ _UPDATES: Final[Mapping[Linkage, Callable[[Array, Array, int, int], Array]]] = {
 }
 
 
-def _between(square: Array, groups: list[NDArray[np.intp]], linkage: Linkage) -> Array:
-    """Distances between groups. `weighted` depends on the order of merges, which is past: the average stands in."""
+def _from_newcomers(square: Array, groups: list[NDArray[np.intp]], n_old: int, linkage: Linkage) -> Array:
+    """Distances between groups, infinite between two old ones, which are never joined.
+
+    `weighted` depends on the order of merges, which is past: the average stands in.
+    """
     order, starts = np.concatenate(groups), np.cumsum([0, *(len(g) for g in groups)][:-1])
-    arranged = square[np.ix_(order, order)]
+    rows = square[n_old:, order]
     if linkage in ("single", "complete"):
-        reduce = np.minimum.reduceat if linkage == "single" else np.maximum.reduceat
-        return np.asarray(reduce(reduce(arranged, starts, axis=0), starts, axis=1))
-    sizes = np.array([len(g) for g in groups], dtype=np.float64)
-    totals = np.add.reduceat(np.add.reduceat(arranged, starts, axis=0), starts, axis=1)
-    return np.asarray(totals / np.outer(sizes, sizes))
+        nearest = (np.minimum if linkage == "single" else np.maximum).reduceat(rows, starts, axis=1)
+    else:
+        nearest = np.add.reduceat(rows, starts, axis=1) / [len(g) for g in groups]
+    distances = np.full((len(groups), len(groups)), np.inf)
+    first_new = len(groups) - len(rows)
+    distances[first_new:] = nearest
+    distances[:, first_new:] = nearest.T
+    return distances
 
 
 def _bridges(distances: Array, names: list[int], threshold: float) -> tuple[Bridge, ...]:
