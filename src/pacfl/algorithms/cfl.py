@@ -1,0 +1,63 @@
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+
+from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean
+from pacfl.federation.message import ClientId
+from pacfl.learning.model import Model
+
+
+@dataclass(frozen=True, eq=False)
+class CFLState(State):
+    """With each client's latest update and size, and the rounds that have been."""
+
+    updates: Mapping[ClientId, tuple[int, NDArray[np.float32]]] = field(default_factory=dict)
+    rounds: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class CFL(Algorithm):
+    """Sattler and others (2021), Algorithm 2: a settled cluster whose clients still quarrel is split by cosine."""
+
+    eps1: float = 0.4  # settled: the norm of the mean update is below
+    eps2: float = 1.6  # quarrelling: the norm of some update is above
+    first_split: int = 20  # no split before this round
+
+    def init_server(self, model: Model) -> CFLState:
+        return CFLState(model.initial[None])
+
+    def aggregate(self, state: CFLState, uploads: Sequence[Upload]) -> CFLState:
+        if not uploads:
+            return state
+        fresh = {u.client: (u.size, u.content["w"] - state.models[state.cluster_of[u.client]]) for u in uploads}
+        state = replace(state, updates={**state.updates, **fresh}, rounds=state.rounds + 1)
+        state = cluster_mean(state, uploads)
+        for k in range(len(state.models)):
+            state = self._split(state, k)
+        return state
+
+    def _split(self, state: CFLState, k: int) -> CFLState:
+        members = [c for c in state.updates if state.cluster_of[c] == k]
+        if state.rounds <= self.first_split or len(members) < 3:
+            return state
+        sizes = np.array([state.updates[c][0] for c in members], dtype=np.float64)
+        updates = np.stack([state.updates[c][1] for c in members])
+        norms = np.linalg.norm(updates, axis=1)
+        settled = np.linalg.norm(sizes / sizes.sum() @ updates) < self.eps1
+        if not (settled and norms.max() > self.eps2 and norms.min() > 0):
+            return state
+        sides = fcluster(linkage(updates, "complete", "cosine"), 2, "maxclust")
+        leaving = [c for c, side in zip(members, sides, strict=True) if side == 2]
+        # Updates of before the split speak of a model that the two halves no longer share
+        updates_left = {c: u for c, u in state.updates.items() if c not in members}
+        return replace(
+            state,
+            models=np.vstack([state.models, state.models[k]]),
+            cluster_of={**state.cluster_of, **dict.fromkeys(leaving, len(state.models))},
+            updates=updates_left,
+        )

@@ -1,0 +1,19 @@
+from dataclasses import dataclass
+from typing import final
+
+from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.message import Message
+from pacfl.learning.model import Vector
+from pacfl.learning.task import Task
+
+
+@final
+@dataclass(frozen=True)
+class FedAvgFT(Algorithm):
+    """FedAvg, then every client fine-tunes the global model for some epochs."""
+
+    epochs: int = 1
+
+    def personalise(self, task: Task, down: Message, memory: Message) -> Vector:
+        w, _ = task.sgd(self.receive(task, down, memory), epochs=self.epochs, purpose="personal")
+        return w

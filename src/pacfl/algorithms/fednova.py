@@ -1,0 +1,26 @@
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+
+from pacfl.federation.algorithm import Algorithm, State, Upload, effective_steps, mean
+from pacfl.federation.message import Message
+from pacfl.learning.task import Task
+
+
+@final
+@dataclass(frozen=True)
+class FedNova(Algorithm):
+    """Wang and others (2020), Eq. 7: the mean of directions, so that more steps are not more votes."""
+
+    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
+        w, steps = task.sgd(down["w"])
+        a = effective_steps(steps, task.learning.momentum)
+        return {"direction": (down["w"] - w) / np.float32(a), "steps": np.array([a])}, memory
+
+    def aggregate(self, state: State, uploads: Sequence[Upload]) -> State:
+        if not uploads:
+            return state
+        move = mean(uploads, "steps") * mean(uploads, "direction")
+        return replace(state, models=(state.models - move).astype(np.float32))

@@ -1,0 +1,31 @@
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from pacfl.federation.algorithm import Algorithm, State
+from pacfl.federation.message import Message
+from pacfl.learning.model import Model, Vector
+from pacfl.learning.task import Task
+
+
+@final
+@dataclass(frozen=True)
+class LGFedAvg(Algorithm):
+    """Liang and others (2020): the first layers stay at the client, only the last ones travel."""
+
+    shared_layers: int = 2
+
+    def init_server(self, model: Model) -> State:
+        return State(model.initial[None, model.tail(self.shared_layers)])
+
+    def init_client(self, model: Model) -> Message:
+        return {"body": model.initial[: model.tail(self.shared_layers).start]}
+
+    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
+        w, _ = task.sgd(self.receive(task, down, memory))
+        cut = task.model.tail(self.shared_layers).start
+        return {"w": w[cut:]}, {"body": w[:cut]}
+
+    def receive(self, task: Task, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
+        return np.concatenate([memory["body"], down["w"]])

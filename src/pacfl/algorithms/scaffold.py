@@ -1,0 +1,46 @@
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import final
+
+import numpy as np
+
+from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, effective_steps
+from pacfl.federation.message import ClientId, Message
+from pacfl.learning.model import Model, Vector
+from pacfl.learning.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class ScaffoldState(State):
+    """With the server's control variate c."""
+
+    control: Vector = field(default_factory=lambda: np.empty(0, dtype=np.float32))
+
+
+@final
+@dataclass(frozen=True)
+class Scaffold(Algorithm):
+    """Karimireddy and others (2020), Algorithm 1, option II: gradients are corrected by control variates c - ci."""
+
+    def init_server(self, model: Model) -> ScaffoldState:
+        return ScaffoldState(model.initial[None], control=np.zeros_like(model.initial))
+
+    def init_client(self, model: Model) -> Message:
+        return {"c": np.zeros_like(model.initial)}
+
+    def download(self, state: ScaffoldState, client: ClientId) -> Message:
+        return {"w": state.models[state.cluster_of[client]], "c": state.control}
+
+    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
+        w0, c, ci = down["w"], down["c"], memory["c"]
+        w, steps = task.sgd(w0, shift=c - ci)
+        # With momentum a step goes further than lr: the honest divisor is the distance in plain steps
+        a = effective_steps(steps, task.learning.momentum)
+        ci_new = ci - c + (w0 - w) / np.float32(a * task.learning.lr)
+        return {"w": w, "dc": ci_new - ci}, {"c": ci_new}
+
+    def aggregate(self, state: ScaffoldState, uploads: Sequence[Upload]) -> ScaffoldState:
+        if not uploads:
+            return state
+        dc = np.stack([u.content["dc"] for u in uploads]).sum(axis=0) / len(state.cluster_of)
+        return replace(cluster_mean(state, uploads), control=(state.control + dc).astype(np.float32))

@@ -1,0 +1,1 @@
+"""Rounds of learning between a server and clients: the interface, the loop, and the ways to reach clients."""

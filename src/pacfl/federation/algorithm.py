@@ -1,0 +1,111 @@
+"""The one interface. Every default is FedAvg within clusters; an algorithm says only what differs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl.federation.message import ClientId, Message
+from pacfl.learning.model import Model, Vector
+from pacfl.learning.task import Task
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What the server knows. Global learning is clustered learning with one cluster."""
+
+    models: NDArray[np.float32]  # (k, d)
+    cluster_of: Mapping[ClientId, int] = field(default_factory=dict)
+
+
+S = TypeVar("S", bound=State)
+
+
+@dataclass(frozen=True, eq=False)
+class Upload:
+    """A client's reply."""
+
+    client: ClientId
+    size: int  # training samples behind it
+    content: Message
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """FedAvg inside each cluster. Fields of subclasses are their hyper-parameters."""
+
+    # The server
+
+    def init_server(self, model: Model) -> Any:
+        """Before anybody has come."""
+        return State(model.initial[None])
+
+    def admit(self, state: Any, profiles: Mapping[ClientId, Message]) -> Any:
+        """Clients join, with what `profile` told of them. Known ones are profiled anew."""
+        return replace(state, cluster_of={**state.cluster_of, **dict.fromkeys(profiles, 0)})
+
+    def download(self, state: Any, client: ClientId) -> Message:
+        """What is sent to a client."""
+        return {"w": state.models[state.cluster_of[client]]}
+
+    def aggregate(self, state: Any, uploads: Sequence[Upload]) -> Any:
+        """Take the replies of a round into account; there may be none."""
+        return cluster_mean(state, uploads)
+
+    # A client: pure functions, memory included
+
+    def init_client(self, model: Model) -> Message:  # noqa: ARG002 - for algorithms with memory
+        """A client's memory before its first round."""
+        return {}
+
+    def profile(self, task: Task) -> Message:  # noqa: ARG002 - for algorithms that ask
+        """What a client tells of its data when it joins."""
+        return {}
+
+    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
+        """One round at the client: the upload, and the memory after it."""
+        w, _ = task.sgd(down["w"])
+        return {"w": w}, memory
+
+    def receive(self, task: Task, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
+        """The model as sent down."""
+        return down["w"]
+
+    def personalise(self, task: Task, down: Message, memory: Message) -> Vector:
+        """The model after the method's own personalisation; by default a local training from the model as sent down."""
+        w, _ = task.sgd(self.receive(task, down, memory), purpose="personal")
+        return w
+
+
+def cluster_mean(state: S, uploads: Sequence[Upload]) -> S:
+    """Each cluster's model becomes the mean of its members' uploads by size; silent clusters keep theirs."""
+    models = state.models.copy()
+    for k in range(len(models)):
+        members = [u for u in uploads if state.cluster_of[u.client] == k]
+        if members:
+            models[k] = mean(members, "w")
+    return replace(state, models=models) if uploads else state
+
+
+def shares(uploads: Sequence[Upload]) -> NDArray[np.float64]:
+    """Each upload's share of all samples: (m,)."""
+    sizes = np.array([u.size for u in uploads], dtype=np.float64)
+    parts: NDArray[np.float64] = sizes / sizes.sum()
+    return parts
+
+
+def mean(uploads: Sequence[Upload], key: str) -> NDArray[np.float64]:
+    """Mean of an uploaded array by size, in float64."""
+    total: NDArray[np.float64] = shares(uploads) @ np.stack([u.content[key] for u in uploads]).astype(np.float64)
+    return total
+
+
+def effective_steps(steps: int, momentum: float) -> float:
+    """Steps of plain SGD that go as far as `steps` with momentum rho (FedNova, section 4).
+
+    a = (steps - rho (1 - rho^steps) / (1 - rho)) / (1 - rho).
+    """
+    rho = momentum
+    return (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)

@@ -1,0 +1,134 @@
+"""What runs at a client: one object for all clients of a process, one call for one client."""
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.message import ClientId, Message
+from pacfl.federation.rounds import Score
+from pacfl.learning.model import Model, Vector
+from pacfl.learning.task import Engine, Learning, Samples, Task
+
+REMEMBERED_MODELS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """A client's part of the data: rows of shared arrays."""
+
+    train: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """All clients' data: each sample once, whoever uses it."""
+
+    train: Samples
+    test: Samples
+    raw: NDArray[Any]  # training samples before any preparation, for signatures
+    shards: tuple[Shard, ...]
+
+
+@dataclass(eq=False)
+class ClientSide:
+    """The client half of an algorithm, bound to data, a model and an engine."""
+
+    algorithm: Algorithm
+    model: Model
+    pool: Pool
+    learning: Learning
+    engine: Engine
+    seed: int
+    _told: OrderedDict[bytes, "Told"] = field(default_factory=OrderedDict)
+
+    def profile(self, t: int, client: ClientId) -> Message:
+        """What the client tells of its data."""
+        return self.algorithm.profile(self._task(t, client))
+
+    def train(self, t: int, client: ClientId, down: Message, memory: Message) -> tuple[Message, Message, Vector | None]:
+        """Upload, memory, and the weights that the client trained."""
+        recorder = Recorder(self.engine)
+        up, memory = self.algorithm.train(self._task(t, client, recorder), down, memory)
+        return up, memory, recorder.last
+
+    def evaluate(
+        self, t: int, client: ClientId, down: Message, memory: Message, last: Vector | None, personal: bool
+    ) -> dict[str, Score]:
+        """Scores of one client by protocol."""
+        task = self._task(t, client)
+        received = self.algorithm.receive(task, down, memory)
+        scores = {
+            "received": self._score(received, client),
+            "last_trained": self._score(received if last is None else last, client),
+        }
+        if personal:
+            scores["personal"] = self._score(self.algorithm.personalise(task, down, memory), client)
+        return scores
+
+    def _score(self, w: Vector, client: ClientId) -> Score:
+        right, losses = self._tell(w).at(self.pool.shards[client].test, self.engine, w, self.pool.test)
+        return Score(float(right.mean()), float(losses.mean(dtype=np.float64)))
+
+    def _tell(self, w: Vector) -> "Told":
+        """Clients of one cluster share a model, and often test samples: nothing is computed twice."""
+        key = hashlib.blake2b(w.tobytes(), digest_size=16).digest()
+        if key not in self._told:
+            self._told[key] = Told(len(self.pool.test.y))
+            if len(self._told) > REMEMBERED_MODELS:
+                self._told.popitem(last=False)
+        self._told.move_to_end(key)
+        return self._told[key]
+
+    def _task(self, t: int, client: ClientId, engine: Engine | None = None) -> Task:
+        rows = self.pool.shards[client].train
+        samples = Samples(self.pool.train.x[rows], self.pool.train.y[rows])
+        key = (self.seed, t, client)
+        return Task(self.model, samples, self.learning, engine or self.engine, key, self.pool.raw[rows])
+
+
+class Told:
+    """What a model said of test samples so far."""
+
+    def __init__(self, n: int) -> None:
+        """Nothing yet."""
+        self._known = np.zeros(n, dtype=bool)
+        self._right = np.zeros(n, dtype=bool)
+        self._losses = np.zeros(n, dtype=np.float32)
+
+    def at(
+        self, rows: NDArray[np.int64], engine: Engine, w: Vector, test: Samples
+    ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+        """Right or wrong, and the loss, of the given test samples."""
+        new = rows[~self._known[rows]]
+        if len(new):
+            self._right[new], self._losses[new] = engine.losses(w, Samples(test.x[new], test.y[new]))
+            self._known[new] = True
+        return self._right[rows], self._losses[rows]
+
+
+class Recorder:
+    """An engine that remembers the last weights it trained."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Wrap an engine."""
+        self._engine = engine
+        self.last: Vector | None = None
+
+    def sgd(self, *args: Any) -> Vector:
+        """Train, and remember."""
+        self.last = self._engine.sgd(*args)
+        return self.last
+
+    def gradient(self, w: Vector, samples: Samples) -> Vector:
+        """As the engine."""
+        return self._engine.gradient(w, samples)
+
+    def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+        """As the engine."""
+        return self._engine.losses(w, samples)

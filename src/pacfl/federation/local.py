@@ -1,0 +1,118 @@
+"""The local backend: all clients in this process, or in a pool of processes with one thread each."""
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from pacfl.federation.algorithm import Algorithm, Upload
+from pacfl.federation.client_side import ClientSide, Pool
+from pacfl.federation.message import ClientId, Message
+from pacfl.federation.rounds import Score, Scores
+from pacfl.learning.eager import Eager
+from pacfl.learning.model import Model, Vector
+from pacfl.learning.task import Learning
+
+Run = Callable[[str, Sequence[tuple[Any, ...]]], list[Any]]
+
+_side: ClientSide | None = None  # in a worker: what it was born with
+
+
+@dataclass(eq=False)
+class Local:
+    """Clients and what they remember. `run` calls a method of the client side for many arguments, in order."""
+
+    run: Run
+    pool: Pool
+    algorithm: Algorithm
+    model: Model
+    memory: dict[ClientId, Message] = field(default_factory=dict)
+    last: dict[ClientId, Vector] = field(default_factory=dict)
+
+    def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
+        """What clients tell of their data."""
+        return dict(zip(clients, self.run("profile", [(t, c) for c in clients]), strict=True))
+
+    def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
+        """Local trainings. A client whose reply is lost has trained all the same, and remembers."""
+        jobs = [(t, c, down, self._memory(c)) for c, down in downloads.items()]
+        uploads = []
+        for c, (up, memory, trained) in zip(downloads, self.run("train", jobs), strict=True):
+            self.memory[c] = memory
+            if trained is not None:
+                self.last[c] = trained
+            if c not in lost:
+                uploads.append(Upload(c, len(self.pool.shards[c].train), up))
+        return uploads
+
+    def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool) -> Scores:
+        """Scores by protocol."""
+        jobs = [(t, c, down, self._memory(c), self.last.get(c), personal) for c, down in downloads.items()]
+        scores: dict[str, dict[ClientId, Score]] = {}
+        for c, by_protocol in zip(downloads, self.run("evaluate", jobs), strict=True):
+            for protocol, score in by_protocol.items():
+                scores.setdefault(protocol, {})[c] = score
+        return scores
+
+    def _memory(self, client: ClientId) -> Message:
+        return self.memory[client] if client in self.memory else self.algorithm.init_client(self.model)
+
+
+@contextmanager
+def local(
+    algorithm: Algorithm, model: Model, pool: Pool, learning: Learning, seed: int, workers: int = 1, device: str = "cpu"
+) -> Iterator[Local]:
+    """A local backend. With one worker, the plain loop that is the oracle of all others."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # one thread everywhere: the same bits with any number of workers
+    side = ClientSide(algorithm, model, pool, learning, Eager(model, device), seed)
+    try:
+        if workers == 1:
+            yield Local(lambda method, jobs: [getattr(side, method)(*job) for job in jobs], pool, algorithm, model)
+        else:
+            with _processes(side, workers) as run:
+                yield Local(run, pool, algorithm, model)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def _processes(side: ClientSide, workers: int) -> Iterator[Run]:
+    """Forked processes share the data of their parent without copying it."""
+    fork = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(workers, fork, initializer=_be_born, initargs=(side, os.getpid())) as executor:
+
+        def run(method: str, jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
+            futures = [executor.submit(_call, method, job) for job in jobs]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                executor.shutdown(wait=False, cancel_futures=True)
+                raise
+
+        yield run
+
+
+def _be_born(side: ClientSide, parent: int) -> None:
+    global _side
+    _side = side
+    torch.set_num_threads(1)
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+
+
+def _die_with(parent: int) -> None:
+    """A parent that was killed cannot tell its workers to stop."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _call(method: str, job: tuple[Any, ...]) -> Any:
+    return getattr(_side, method)(*job)

@@ -1,0 +1,67 @@
+"""The loop, the same for every algorithm and every way to reach clients."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pacfl.federation.algorithm import Algorithm, Upload
+from pacfl.federation.message import ClientId, Message, nbytes
+from pacfl.federation.schedule import Event
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well one client is served, by one protocol."""
+
+    accuracy: float
+    loss: float
+
+
+Scores = Mapping[str, Mapping[ClientId, Score]]  # protocol: client: score
+
+
+class Backend(Protocol):
+    """A way to reach clients."""
+
+    def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
+        """What clients tell of their data."""
+
+    def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
+        """Local trainings. Replies may be missing: lost replies are normal."""
+
+    def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool) -> Scores:
+        """Scores by protocol: received, last_trained and, where asked, personal."""
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What happened."""
+
+    t: int
+    event: Event
+    state: Any
+    scores: Scores
+    bytes_down: int
+    bytes_up: int
+
+
+def rounds(
+    algorithm: Algorithm, backend: Backend, state: Any, events: Iterable[Event], start: int = 0
+) -> Iterator[Round]:
+    """Play the events from `start` on, beginning with the server's state before it."""
+    for t, event in enumerate(events):
+        if t < start:
+            continue
+        bytes_up = 0
+        if event.joining:
+            profiles = backend.profile(t, event.joining)
+            bytes_up += sum(nbytes(p) for p in profiles.values())
+            state = algorithm.admit(state, profiles)
+        downloads = {c: algorithm.download(state, c) for c in event.sampled}
+        uploads = backend.train(t, downloads, event.lost) if downloads else []
+        state = algorithm.aggregate(state, uploads)
+        judged = {c: algorithm.download(state, c) for c in event.judged}
+        scores = backend.evaluate(t, judged, event.personal) if judged else {}
+        bytes_down = sum(nbytes(d) for d in downloads.values())
+        bytes_up += sum(nbytes(u.content) for u in uploads)
+        yield Round(t, event, state, scores, bytes_down, bytes_up)

@@ -1,0 +1,129 @@
+"""The eager engine: any nn.Module, one thread. What every other engine must agree with."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from pacfl.learning.model import Model, Vector
+from pacfl.learning.task import Learning, Samples
+
+EVALUATED_AT_ONCE = 500
+
+
+class Eager:
+    """A module whose weights and gradients lie in two flat tensors, so that a step is a few operations on vectors."""
+
+    def __init__(self, model: Model, device: str = "cpu") -> None:
+        """Build the module on the device. Only the CPU was tried."""
+        self._device = torch.device(device)
+        self._module = model.build().to(self._device)
+        self._w = torch.empty(len(model.initial), device=self._device)
+        self._g = torch.zeros_like(self._w)
+        start = 0
+        for p in self._module.parameters():
+            end = start + p.numel()
+            p.data = self._w[start:end].view_as(p)
+            p.grad = self._g[start:end].view_as(p)
+            start = end
+
+    def sgd(
+        self,
+        w: Vector,
+        samples: Samples,
+        order: NDArray[np.int64],
+        learning: Learning,
+        pull: tuple[float, Vector] | None,
+        shift: Vector | None,
+        lookahead: float | None,
+        seed: int,
+    ) -> Vector:
+        """Train from w, meeting samples in the given order."""
+        x, y = self._tensors(samples)
+        mu, anchor = (pull[0], self._tensor(pull[1])) if pull is not None else (0.0, None)
+        extra = None if shift is None else self._tensor(shift)
+        velocity = torch.zeros_like(self._w)
+        self._w.copy_(self._tensor(w))
+        self._module.train()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)  # for modules that draw, such as dropout
+            for rows in _batches(order, learning.batch):
+                g = self._batch_gradient(x[rows], y[rows], lookahead)
+                if learning.weight_decay:
+                    g.add_(self._w, alpha=learning.weight_decay)
+                if anchor is not None:
+                    g.add_(self._w - anchor, alpha=mu)
+                if extra is not None:
+                    g.add_(extra)
+                velocity.mul_(learning.momentum).add_(g)
+                self._w.sub_(velocity, alpha=learning.lr)
+        return np.array(self._w.cpu().numpy())
+
+    def gradient(self, w: Vector, samples: Samples) -> Vector:
+        """Gradient of the mean loss over all samples."""
+        x, y = self._tensors(samples)
+        self._w.copy_(self._tensor(w))
+        self._module.train()
+        total = torch.zeros_like(self._g)
+        for start in range(0, len(y), EVALUATED_AT_ONCE):
+            part = slice(start, start + EVALUATED_AT_ONCE)
+            total.add_(self._gradient(x[part], y[part]), alpha=len(y[part]) / len(y))
+        return np.array(total.cpu().numpy())
+
+    @torch.no_grad()
+    def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+        """For every sample: whether it is told rightly, and its loss."""
+        self._w.copy_(self._tensor(w))
+        self._module.eval()
+        right, losses = [], []
+        for start in range(0, len(samples.y), EVALUATED_AT_ONCE):
+            part = slice(start, start + EVALUATED_AT_ONCE)
+            x, y = self._tensors(Samples(samples.x[part], samples.y[part]))
+            logits = self._module(x)
+            right.append((logits.argmax(dim=1) == y).cpu().numpy())
+            losses.append(cross_entropy(logits, y, reduction="none").cpu().numpy())
+        return np.concatenate(right), np.concatenate(losses)
+
+    def _batch_gradient(self, x: Tensor, y: Tensor, lookahead: float | None) -> Tensor:
+        if lookahead is None:
+            return self._gradient(x, y)
+        half = max(1, len(y) // 2)
+        here = self._w.clone()
+        self._w.sub_(self._gradient(x[:half], y[:half]), alpha=lookahead)
+        ahead = self._gradient(x[half:], y[half:]) if len(y) > 1 else self._gradient(x, y)
+        self._w.copy_(here)
+        return ahead
+
+    def _gradient(self, x: Tensor, y: Tensor) -> Tensor:
+        self._g.zero_()
+        loss: Tensor = cross_entropy(self._module(x), y)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        return self._g
+
+    def _tensors(self, samples: Samples) -> tuple[Tensor, Tensor]:
+        return self._tensor(samples.x), self._tensor(samples.y)
+
+    def _tensor(self, array: NDArray[np.generic]) -> Tensor:
+        return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(self._device)
+
+
+def _batches(order: NDArray[np.int64], size: int) -> Iterator[Tensor]:
+    for epoch in order:
+        rows = torch.from_numpy(epoch)
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size]
+
+
+def check_outputs(module: nn.Module, samples: Samples, n_classes: int) -> None:
+    """Refuse a model that cannot tell as many classes as there are, before training starts."""
+    with torch.no_grad():
+        module.eval()
+        try:
+            logits = module(torch.from_numpy(samples.x[:1]))
+        except RuntimeError as error:
+            raise ValueError(f"the model does not take samples of shape {samples.x.shape[1:]}: {error}") from None
+    if logits.ndim != 2 or logits.shape[1] < n_classes:
+        raise ValueError(f"the model has outputs of shape {tuple(logits.shape[1:])}, the data have {n_classes} classes")

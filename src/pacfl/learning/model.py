@@ -1,0 +1,79 @@
+"""An nn.Module as a function of one vector."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+Vector = NDArray[np.float32]  # (d,)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """The architecture, its starting point, and where each layer lies in the vector."""
+
+    build: Callable[[], nn.Module]
+    initial: Vector
+    layers: Mapping[str, slice]  # in order; normalisation belongs to the layer before it
+    n_outputs: int | None = None
+
+    def fresh(self, seed: int) -> Vector:
+        """Another starting point, drawn as the module draws its own."""
+        return _vector(_seeded(self.build, seed))
+
+    def tail(self, n_layers: int) -> slice:
+        """Where the last n layers lie."""
+        if not 1 <= n_layers <= len(self.layers):
+            raise ValueError(f"the model has {len(self.layers)} layers with weights, got {n_layers}")
+        return slice(list(self.layers.values())[-n_layers].start, len(self.initial))
+
+
+def as_model(build: Callable[[], nn.Module], seed: int, n_outputs: int | None = None) -> Model:
+    """A model from any function that builds an nn.Module; its starting point is addressed by the seed."""
+    module = _seeded(build, seed)
+    _refuse_running_statistics(module)
+    layers = _layers(module)
+    if not layers:
+        raise ValueError(f"the model must have weights to train, {type(module).__name__} has none")
+    return Model(build, _vector(module), layers, n_outputs)
+
+
+def _seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()
+
+
+def _vector(module: nn.Module) -> Vector:
+    parts: list[NDArray[Any]] = [p.detach().cpu().numpy().ravel() for p in module.parameters()]
+    return np.concatenate(parts).astype(np.float32) if parts else np.empty(0, dtype=np.float32)
+
+
+def _layers(module: nn.Module) -> dict[str, slice]:
+    layers: dict[str, slice] = {}
+    start = 0
+    for name, part in module.named_modules():
+        size = sum(p.numel() for p in part.parameters(recurse=False))
+        if size == 0:
+            continue
+        if isinstance(part, nn.GroupNorm | nn.LayerNorm | _NormBase) and layers:
+            last = next(reversed(layers))
+            layers[last] = slice(layers[last].start, start + size)
+        else:
+            layers[name] = slice(start, start + size)
+        start += size
+    return layers
+
+
+def _refuse_running_statistics(module: nn.Module) -> None:
+    for name, part in module.named_modules():
+        if isinstance(part, _NormBase) and part.track_running_stats:
+            raise ValueError(
+                f"layer {name!r} is a {type(part).__name__}: its running statistics are not weights, and averaging "
+                "models would leave them behind; use nn.GroupNorm, or track_running_stats=False"
+            )
