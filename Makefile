@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 .PHONY: help demo test check format clean
 
 help:
-	@echo "make demo    cluster a small embedded federation and let a newcomer in"
+	@echo "make demo    cluster a small embedded federation, let a newcomer in, and train in four ways"
 	@echo "make test    format check, lint, types and tests"
 	@echo "make format  rewrite the code in the project's format"
 	@echo "make clean   remove the virtual environment and everything that was built"
@@ -18,7 +18,8 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/pacfl demo
+	$(BIN)/pacfl demo pacfl-demo
+	$(BIN)/pacfl run experiments/demo.toml --runs pacfl-demo/runs
 
 test check: $(READY)
 	$(BIN)/ruff format --check .

@@ -1,38 +1,23 @@
-"""The command line. The only place that prints."""
+"""Who is alike: sign, inspect, cluster, join, demo."""
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from pacfl import __version__
 from pacfl.alike import demo as digits
 from pacfl.alike import federation as federations
 from pacfl.alike import figures, sigfile, signing
 from pacfl.alike.federation import Federation
 from pacfl.alike.reading import DataError, Preprocess, Reading
-from pacfl.alike.sigfile import SignatureError, SignatureFile
+from pacfl.alike.sigfile import SignatureFile
+from pacfl.cli.console import AsJson, app, err, out, progress_bar
 from pacfl.subspace import Bridge, Linkage, Measure, group, proximity
-
-app = typer.Typer(
-    help="Clustered federated learning by principal angles.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-out = Console()
-err = Console(stderr=True)
 
 Rank = Annotated[int, typer.Option(min=1, help="Directions in the signature.")]
 PerClass = Annotated[
@@ -51,29 +36,6 @@ ArrayName = Annotated[str | None, typer.Option("--array", help="Which array of a
 Drop = Annotated[list[str] | None, typer.Option(help="A column that is no feature. May be repeated.")]
 Resize = Annotated[str | None, typer.Option(metavar="WxH", help="Bring images to this size.")]
 Grey = Annotated[bool, typer.Option("--grey", help="Read images without colour.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines.")]
-
-
-def main() -> None:
-    """Run, and turn what is the user's to mend into one clear line and exit code 1."""
-    try:
-        app()
-    except (DataError, SignatureError) as error:
-        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        sys.exit(1)
-    except OSError as error:
-        err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
-        sys.exit(1)
-
-
-@app.callback()
-def options(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and stop.", is_eager=True)] = False,
-) -> None:
-    """Show the version where asked."""
-    if version:
-        out.print(f"pacfl {__version__}")
-        raise typer.Exit
 
 
 @app.command()
@@ -215,7 +177,7 @@ def demo(
 
 def _open_clients(files: list[Path], rank: int, how: Reading) -> dict[str, SignatureFile]:
     names = signing.client_names(files)
-    with _progress("reading", len(files)) as advance:
+    with progress_bar("reading", len(files)) as advance:
         clients = {}
         for name, path in zip(names, files, strict=True):
             clients[name] = signing.open_client(path, rank, how)
@@ -225,7 +187,7 @@ def _open_clients(files: list[Path], rank: int, how: Reading) -> dict[str, Signa
 
 
 def _compared(clients: dict[str, SignatureFile], measure: Measure) -> NDArray[np.float64]:
-    with _progress("comparing", len(clients)) as advance:
+    with progress_bar("comparing", len(clients)) as advance:
         return proximity([client.basis for client in clients.values()], measure, on_rows=advance)
 
 
@@ -351,16 +313,3 @@ def _size(text: str | None) -> tuple[int, int] | None:
     if not (cross and width.isdecimal() and height.isdecimal() and int(width) and int(height)):
         raise DataError(f"--resize must be WIDTHxHEIGHT such as 32x32, got {text!r}")
     return int(width), int(height)
-
-
-@contextmanager
-def _progress(what: str, total: int) -> Iterator[Any]:
-    """A progress bar on stderr, for work of many parts and people who watch."""
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal or total < 20) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda step: progress.advance(task, step)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,32 @@
+"""The command line. The only place that prints."""
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from pacfl import __version__
+from pacfl.cli import alike, experiments  # noqa: F401 - they add their commands
+from pacfl.cli.console import app, err, out
+
+
+def main() -> None:
+    """Run, and turn what is the user's to mend into one clear line and exit code 1."""
+    try:
+        app()
+    except (ValueError, RuntimeError, ArithmeticError, OSError) as error:
+        if type(error).__module__.startswith("pacfl.") or isinstance(error, OSError):
+            err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            sys.exit(1)
+        raise
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and stop.", is_eager=True)] = False,
+) -> None:
+    """Show the version where asked."""
+    if version:
+        out.print(f"pacfl {__version__}")
+        raise typer.Exit

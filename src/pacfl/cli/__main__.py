@@ -1,0 +1,3 @@
+from pacfl.cli import main
+
+main()
