@@ -77,10 +77,8 @@ def outcome(scenario: str, seed: int, rank: int, measure: Measure) -> Outcome:
         return Score(int(labels.max()) + 1, adjusted_rand_index(truth, labels))
 
     methods = {name: score(cluster(angles[measure], own[measure])) for name, cluster in METHODS.items()}
-    measures = {
-        m: methods["average"] if m == measure else score(_hierarchy(angles[m], own[m], "average")) for m in MEASURES
-    }
-    return Outcome(scenario, methods, dict(measures))
+    measures: dict[str, Score] = {m: score(_hierarchy(angles[m], own[m], "average")) for m in MEASURES}
+    return Outcome(scenario, methods, measures)
 
 
 def outcomes(scenarios: Sequence[str], seeds: int, rank: int, measure: Measure) -> Iterator[Outcome]:

@@ -1,0 +1,1 @@
+"""Speed and scale, measured against peers in one run. Commands, not tests."""

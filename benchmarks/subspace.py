@@ -1,0 +1,162 @@
+"""Speed and memory of the subspace layer: `python -m benchmarks.subspace [--clients 10000] [--repeats 3]`.
+
+Everything is timed in one run, interleaved, so that a busy machine slows all alike. A quiet machine is still better.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import combinations
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import subspace_angles
+
+from pacfl.subspace import agglomerate, extend, place, proximity, self_angles, signature
+from pacfl.subspace.proximity import MEASURES, Measure
+from studies.scenarios import data_folder, load
+
+Signatures = NDArray[np.float32]  # (n, features, p)
+Times = Mapping[str, list[float]]  # seconds, one for each repeat
+
+FEATURES, RANK, NEWCOMERS, LOOPED, SAMPLES = 3072, 3, 100, 200, 500
+
+# Degrees between the angles within groups and between them, of the signatures below
+THRESHOLDS: Mapping[Measure, float] = {"smallest": 60.0, "sum": 180.0, "trace": 180.0, "entrywise": 60.0}
+
+
+def made(n: int, groups: int) -> Signatures:
+    """Orthonormal bases at random around one for each group, in batches."""
+    rng = np.random.default_rng(0)
+    centres = np.linalg.qr(rng.standard_normal((groups, FEATURES, RANK)))[0]
+    bases = np.empty((n, FEATURES, RANK), dtype=np.float32)
+    for start in range(0, n, 500):
+        batch = bases[start : start + 500]
+        noise = rng.standard_normal(batch.shape) * (0.5 / np.sqrt(FEATURES))
+        batch[:] = np.linalg.qr(centres[np.arange(start, start + len(batch)) % groups] + noise)[0]
+    return bases
+
+
+def clustered(bases: Signatures, measure: Measure) -> int:
+    """Proximity and clusters of all: what a server does when a federation begins."""
+    return int(agglomerate(proximity(bases, measure), THRESHOLDS[measure]).max()) + 1
+
+
+def product(tall: NDArray[np.float32], block: int = 2000) -> None:
+    """The upper half of tall @ tall.T, which is all that a symmetric product computes, in bounded memory."""
+    out = np.empty((block, len(tall)), dtype=np.float32)
+    for start in range(0, len(tall), block):
+        rows, columns = tall[start : start + block], tall[start:]
+        np.matmul(rows, columns.T, out=out[: len(rows), : len(columns)])
+
+
+def looped(bases: Signatures) -> None:
+    """What one would write first: a loop over pairs."""
+    angles = np.zeros((len(bases), len(bases)))
+    for i, j in combinations(range(len(bases)), 2):
+        angles[i, j] = angles[j, i] = np.degrees(subspace_angles(bases[i], bases[j])[-1])
+
+
+def interleaved(tasks: Mapping[str, Callable[[], object]], repeats: int) -> Times:
+    """Seconds of every task, one after the other, as often as asked."""
+    times: dict[str, list[float]] = {name: [] for name in tasks}
+    for _ in range(repeats):
+        for name, task in tasks.items():
+            start = perf_counter()
+            task()
+            times[name].append(perf_counter() - start)
+    return times
+
+
+def peak_memory(clients: int, measure: Measure) -> float:
+    """Gigabytes that a process of its own takes at most to make signatures and cluster them."""
+    command = [sys.executable, "-m", __spec__.name, "--clients", str(clients), "--peak-of", measure]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def at_scale(clients: int, repeats: int) -> None:
+    """Proximity and clusters, against a loop and against the product alone; then newcomers."""
+    # Before anything large is made here: Linux counts the parent's peak as the child's
+    peaks = {measure: peak_memory(clients, measure) for measure in MEASURES}
+    everybody = made(clients + NEWCOMERS, groups=10)
+    bases, new = everybody[:clients], everybody[clients:]
+    tall = np.ascontiguousarray(bases.transpose(0, 2, 1)).reshape(-1, FEATURES)
+    known = proximity(bases)
+    labels = agglomerate(known, THRESHOLDS["smallest"])
+    tasks: dict[str, Callable[[], object]] = {m: partial(clustered, bases, m) for m in MEASURES}
+    tasks["product"] = lambda: product(tall)
+    tasks["loop"] = lambda: looped(bases[:LOOPED])
+    tasks["extend"] = lambda: extend(known, bases, new)
+    extended = extend(known, bases, new)
+    tasks["place"] = lambda: place(extended, labels, THRESHOLDS["smallest"])
+    times = interleaved(tasks, repeats)
+    loop = median(times["loop"]) * (clients * (clients - 1)) / (LOOPED * (LOOPED - 1))
+    full, bare = median(times["smallest"]), median(times["product"])
+
+    print(f"{clients} clients in 10 groups, {FEATURES} features, p = {RANK}, float32 signatures; {repeats} repeats.")
+    print("Goals: 100 times faster than the loop, within 3 times the product, peak under 4 GB, newcomers in 1/30.\n")
+    print("| proximity and clusters | seconds | times faster than the loop | times the product | peak GB |")
+    print("|---|---|---|---|---|")
+    for m in MEASURES:
+        seconds = median(times[m])
+        print(f"| `{m}` | {spread(times[m])} | {loop / seconds:.0f} | {seconds / bare:.2f} | {peaks[m]:.2f} |")
+    print(f"| matrix product alone | {spread(times['product'])} | {loop / bare:.0f} | 1 | |")
+    print(f"| loop over `subspace_angles`, from {LOOPED} clients | {loop:.0f} | 1 | {loop / bare:.0f} | |\n")
+    print(f"| {NEWCOMERS} newcomers | seconds | of the full time |")
+    print("|---|---|---|")
+    both = [a + b for a, b in zip(times["extend"], times["place"], strict=True)]
+    for name, taken in {"extend": times["extend"], "place": times["place"], "both": both}.items():
+        print(f"| {name} | {spread(taken)} | 1/{full / median(taken):.1f} |")
+
+
+def of_one_client(repeats: int) -> None:
+    """A signature against the whole decomposition, and the self-angles."""
+    if (data_folder() / "cifar10.npz").exists():
+        name, images = "CIFAR-10", load("cifar10")[0][:SAMPLES]
+    else:
+        name, images = "random", np.random.default_rng(0).integers(0, 256, (SAMPLES, FEATURES), dtype=np.uint8)
+    matrix = images.reshape(SAMPLES, -1).astype(np.float64)
+    times = interleaved(
+        {
+            "`signature`": lambda: signature(images, RANK),
+            "`numpy.linalg.svd`": lambda: np.linalg.svd(matrix, full_matrices=False),
+            "`self_angles`": lambda: self_angles(images, RANK),
+        },
+        repeats,
+    )
+    svd = median(times["`numpy.linalg.svd`"])
+    print(f"\nOne client, {SAMPLES} samples of {matrix.shape[1]} features ({name}); {repeats} repeats.")
+    print("Goal: 4 times faster than the decomposition of the same matrix.\n")
+    print("| | seconds | times faster than the decomposition |")
+    print("|---|---|---|")
+    for task, seconds in times.items():
+        print(f"| {task} | {spread(seconds)} | {svd / median(seconds):.1f} |")
+
+
+def spread(seconds: list[float]) -> str:
+    """Median and range."""
+    return f"{median(seconds):.3g} ({min(seconds):.3g} to {max(seconds):.3g})"
+
+
+def main() -> None:
+    """Print tables in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", type=int, default=10_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peak-of", choices=MEASURES, help="only print the peak memory of this measure, in gigabytes")
+    args = parser.parse_args()
+    if args.peak_of:
+        clustered(made(args.clients, groups=10), args.peak_of)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9)  # kibibytes on Linux
+        return
+    at_scale(args.clients, args.repeats)
+    of_one_client(max(5, args.repeats))
+
+
+if __name__ == "__main__":
+    main()
