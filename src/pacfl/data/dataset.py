@@ -1,0 +1,187 @@
+"""A data set: images or features with labels, for training and for testing."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacfl.data.errors import DataError
+
+Pixels = NDArray[np.uint8 | np.float32]
+Labels = NDArray[np.int64]
+Indices = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+Moments = NDArray[np.float64]  # (channels,) or ()
+
+# Samples turned into floats at a time: few enough for them to stay in the processor's cache.
+BLOCK: Final = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Training and test samples, checked at construction.
+
+    x (n, h, w), (n, h, w, channels) or (n, features), uint8 or float32; y (n,) in 0..n_classes-1.
+    source (n,) says which data set of a mixture a sample came from: the position of its name in source_names.
+    attributes: name -> (n,) yes or no for every sample, where the data have any.
+    """
+
+    name: str
+    x_train: Pixels
+    y_train: Labels
+    x_test: Pixels
+    y_test: Labels
+    n_classes: int
+    source_train: Indices
+    source_test: Indices
+    source_names: tuple[str, ...]
+    attributes_train: Mapping[str, Flags] = field(default_factory=dict)
+    attributes_test: Mapping[str, Flags] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_samples(self.name, "x_train", self.x_train)
+        _check_samples(self.name, "x_test", self.x_test)
+        if self.x_train.shape[1:] != self.x_test.shape[1:] or self.x_train.dtype != self.x_test.dtype:
+            raise DataError(
+                f"{self.name}: training and test samples must be alike, got {_kind(self.x_train)} and "
+                f"{_kind(self.x_test)}; resize or convert one of them"
+            )
+        for part, x in (("train", self.x_train), ("test", self.x_test)):
+            _check_range(self.name, f"y_{part}", getattr(self, f"y_{part}"), len(x), self.n_classes)
+            _check_range(self.name, f"source_{part}", getattr(self, f"source_{part}"), len(x), len(self.source_names))
+            for name, flags in getattr(self, f"attributes_{part}").items():
+                if flags.shape != (len(x),) or flags.dtype != np.bool_:
+                    raise DataError(
+                        f"{self.name}: attribute {name!r} must be yes or no for each of {len(x)} samples of x_{part}, "
+                        f"got shape {flags.shape} of {flags.dtype}"
+                    )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return self.x_train.shape[1:]
+
+
+def from_arrays(
+    x_train: ArrayLike,
+    y_train: ArrayLike,
+    x_test: ArrayLike,
+    y_test: ArrayLike,
+    name: str = "arrays",
+    n_classes: int | None = None,
+) -> Dataset:
+    """A data set of the user's own arrays: uint8 stays, other numbers become float32; labels are 0..n_classes-1.
+
+    >>> from_arrays([[0.0, 1.0], [1.0, 0.0]], [0, 1], [[0.5, 0.5]], [1]).n_classes
+    2
+    """
+    train, test = _as_labels(name, "y_train", y_train), _as_labels(name, "y_test", y_test)
+    if n_classes is None:
+        n_classes = int(max(train.max(initial=0), test.max(initial=0))) + 1
+    return Dataset(
+        name=name,
+        x_train=_as_samples(name, "x_train", x_train),
+        y_train=train,
+        x_test=_as_samples(name, "x_test", x_test),
+        y_test=test,
+        n_classes=n_classes,
+        source_train=np.zeros(len(train), dtype=np.intp),
+        source_test=np.zeros(len(test), dtype=np.intp),
+        source_names=(name,),
+    )
+
+
+def normalised(dataset: Dataset) -> Dataset:
+    """The same data as float32 with mean 0 and deviation 1 for every source and channel.
+
+    uint8 is first brought to 0..1. Mean and deviation are those of the source's own training pixels: test pixels are
+    never looked at. Images without channels and features have one mean and one deviation, as one channel has.
+    """
+    x_train = np.empty(dataset.x_train.shape, dtype=np.float32)
+    x_test = np.empty(dataset.x_test.shape, dtype=np.float32)
+    for source, name in enumerate(dataset.source_names):
+        train = np.flatnonzero(dataset.source_train == source)
+        mean, deviation = _moments(dataset.x_train, train, name)
+        for x, rows, result in (
+            (dataset.x_train, train, x_train),
+            (dataset.x_test, np.flatnonzero(dataset.source_test == source), x_test),
+        ):
+            for block in _blocks(rows):
+                result[block] = (_scaled(x[block]) - mean) / deviation
+    return replace(dataset, x_train=x_train, x_test=x_test)
+
+
+def _moments(x: Pixels, rows: Indices, name: str) -> tuple[Moments, Moments]:
+    """Mean and deviation of each channel over the rows."""
+    if len(rows) == 0:
+        raise DataError(f"{name}: has no training samples to take mean and deviation from; leave the source out")
+    mean = _mean_over_samples(x, rows, np.float64(0.0), power=1)
+    deviation = np.sqrt(_mean_over_samples(x, rows, mean, power=2))
+    if not np.all(deviation > 0):
+        raise DataError(f"{name}: the training pixels of a channel do not vary and cannot be normalised; use raw ones")
+    return mean, deviation
+
+
+def _mean_over_samples(x: Pixels, rows: Indices, centre: Moments | np.float64, power: int) -> Moments:
+    """Mean of (x - centre)^power over the rows and all pixels of a channel."""
+    total = np.zeros(x.shape[1:])
+    for block in _blocks(rows):
+        total += ((_scaled(x[block]) - centre) ** power).sum(axis=0)
+    axes = (0, 1) if x.ndim == 4 else None
+    return np.asarray(total.mean(axis=axes) / len(rows))
+
+
+def _scaled(x: Pixels) -> NDArray[np.float64]:
+    return x.astype(np.float64) * (1 / 255 if x.dtype == np.uint8 else 1.0)
+
+
+def _blocks(rows: Indices) -> Iterator[Indices]:
+    return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
+
+
+def _as_samples(name: str, what: str, x: ArrayLike) -> Pixels:
+    array = np.asarray(x)
+    if array.dtype.kind not in "uifb":
+        raise DataError(f"{name}: {what} must be numbers, got {array.dtype}; convert it to uint8 or float32 first")
+    return array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
+
+
+def _as_labels(name: str, what: str, y: ArrayLike) -> Labels:
+    array = np.asarray(y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.dtype.kind not in "ui" or array.ndim != 1:
+        raise DataError(
+            f"{name}: {what} must be one whole number for each sample, got shape {array.shape} of {array.dtype}; "
+            "number the classes from 0"
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def _check_samples(name: str, what: str, x: NDArray[Any]) -> None:
+    if x.dtype not in (np.uint8, np.float32) or x.ndim not in (2, 3, 4) or 0 in x.shape:
+        raise DataError(
+            f"{name}: {what} must be (n, h, w), (n, h, w, channels) or (n, features) of uint8 or float32 with at least "
+            f"one sample, got {_kind(x)}"
+        )
+    # The sum of finite float32 numbers is finite in float64, and needs no mask as large as the data
+    if x.dtype == np.float32 and not np.isfinite(x.sum(dtype=np.float64)):
+        raise DataError(f"{name}: {what} must be finite, got NaN or infinity; drop or fill such samples")
+
+
+def _check_range(name: str, what: str, y: NDArray[Any], n: int, end: int) -> None:
+    if y.shape != (n,) or y.dtype.kind not in "ui":
+        raise DataError(
+            f"{name}: {what} must be one whole number for each of {n} samples, got shape {y.shape} of {y.dtype}"
+        )
+    if y.min() < 0 or y.max() >= end:
+        raise DataError(
+            f"{name}: {what} must lie in 0..{end - 1}, got {y.min()}..{y.max()}; number the classes from 0, or say "
+            "how many there are"
+        )
+
+
+def _kind(x: NDArray[Any]) -> str:
+    return f"shape {x.shape} of {x.dtype}"

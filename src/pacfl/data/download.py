@@ -1,0 +1,46 @@
+"""Known data sets from where they are published, checked by their checksums."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pacfl.data.errors import DataError, library, suggestion
+from pacfl.data.known import KNOWN, how_to_get
+from pacfl.data.loading import data_folder
+
+
+def download(name: str, folder: str | Path | None = None) -> list[Path]:
+    """The files of a data set, fetched into the folder where they are not there yet.
+
+    A file appears under its name only when it is whole and has the known checksum.
+    """
+    if name not in KNOWN:
+        raise DataError(f"there is no data set {name!r} to download; {suggestion(name, _downloadable())}")
+    known = KNOWN[name]
+    if not known.files:
+        raise DataError(f"{name} cannot be downloaded; {how_to_get(known)}")
+    pooch = library("pooch", f"downloading {name}")
+    place = data_folder(folder)
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel("ERROR")  # programs print, libraries do not
+    try:
+        return [_fetched(pooch.retrieve, place / file.target, file.url, file.md5) for file in known.files]
+    finally:
+        logger.setLevel(level)
+
+
+def _fetched(retrieve: Callable[..., object], target: Path, url: str, md5: str) -> Path:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        retrieve(url, known_hash=f"md5:{md5}", fname=target.name, path=target.parent)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise DataError(
+            f"{url} could not be downloaded to {target}: {reason}. Nothing was kept; try again, or fetch the file by "
+            f"hand and put it there (md5 {md5})"
+        ) from None
+    return target
+
+
+def _downloadable() -> list[str]:
+    return [name for name, known in KNOWN.items() if known.files]

@@ -1,0 +1,162 @@
+"""The data sets known by name: how they are stored, and where they come from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from pacfl.data.readers import celeba, cifar, idx, npz, svhn, usps
+from pacfl.data.readers.search import Format
+
+MIX4: Final = ("cifar10", "svhn", "fmnist", "usps")
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file to download: where from, where to under the data folder, and how to know that it is the right one."""
+
+    url: str
+    target: str
+    size: int  # bytes
+    md5: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """A data set known by name. Formats are tried in order, so that the complete true format wins over an extract."""
+
+    name: str
+    title: str
+    n_classes: int
+    formats: tuple[Format, ...]
+    files: tuple[Remote, ...] = ()
+    otherwise: str = ""  # how to get it apart from downloading the files
+
+
+def _idx(name: str) -> Format:
+    return Format("idx files", partial(idx.find, name), idx.count, idx.read)
+
+
+def _cifar(name: str) -> tuple[Format, Format]:
+    return (
+        Format("pickled batches", partial(cifar.find_folder, name), cifar.count_folder, cifar.read_folder),
+        Format("archive of batches", partial(cifar.find_archive, name), cifar.count_archive, cifar.read_archive),
+    )
+
+
+def npz_format(name: str) -> Format:
+    """The file NAME.npz."""
+    return Format(".npz", partial(npz.find, name), npz.count, npz.read)
+
+
+def _remotes(base: str, target: str, *files: tuple[str, int, str]) -> tuple[Remote, ...]:
+    return tuple(Remote(base + name, target + name, size, md5) for name, size, md5 in files)
+
+
+_SETS: Final = (
+    Known(
+        "fmnist",
+        "Fashion-MNIST, 28x28 grey, 10 classes",
+        10,
+        (_idx("fmnist"), npz_format("fmnist")),
+        _remotes(
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            "FashionMNIST/raw/",
+            ("train-images-idx3-ubyte.gz", 26_421_880, "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+            ("train-labels-idx1-ubyte.gz", 29_515, "25c81989df183df01b3e8a0aad5dffbe"),
+            ("t10k-images-idx3-ubyte.gz", 4_422_102, "bef4ecab320f06d8554ea6380940ec79"),
+            ("t10k-labels-idx1-ubyte.gz", 5_148, "bb300cfdad3c16e7a12a480ee83cd310"),
+        ),
+        "Debian's package dataset-fashion-mnist puts it into /usr/share/datasets",
+    ),
+    Known(
+        "mnist",
+        "MNIST, 28x28 grey, 10 digits",
+        10,
+        (_idx("mnist"), npz_format("mnist")),
+        _remotes(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "MNIST/raw/",
+            ("train-images-idx3-ubyte.gz", 9_912_422, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+            ("train-labels-idx1-ubyte.gz", 28_881, "d53e105ee54ea40749a09fcbcd1e9432"),
+            ("t10k-images-idx3-ubyte.gz", 1_648_877, "9fb629c4189551a2d022fa330f9573f3"),
+            ("t10k-labels-idx1-ubyte.gz", 4_542, "ec29112dd5afa0611ce80d1b7f02629c"),
+        ),
+    ),
+    Known(
+        "cifar10",
+        "CIFAR-10, 32x32 colour, 10 classes",
+        10,
+        (*_cifar("cifar10"), npz_format("cifar10")),
+        _remotes(
+            "https://www.cs.toronto.edu/~kriz/",
+            "",
+            ("cifar-10-python.tar.gz", 170_498_071, "c58f30108f718f92721af3b95e74349a"),
+        ),
+    ),
+    Known(
+        "cifar100",
+        "CIFAR-100, 32x32 colour, 100 classes",
+        100,
+        (*_cifar("cifar100"), npz_format("cifar100")),
+        _remotes(
+            "https://www.cs.toronto.edu/~kriz/",
+            "",
+            ("cifar-100-python.tar.gz", 169_001_437, "eb9058c3a382ffc7106e4002c42a8d85"),
+        ),
+    ),
+    Known(
+        "svhn",
+        "SVHN, cropped house numbers, 32x32 colour, 10 digits",
+        10,
+        (Format("MATLAB files", svhn.find, svhn.count, svhn.read), npz_format("svhn")),
+        _remotes(
+            "http://ufldl.stanford.edu/housenumbers/",
+            "",
+            ("train_32x32.mat", 182_040_794, "e26dedcc434d2e4c54c9b2d4a06d8373"),
+            ("test_32x32.mat", 64_275_384, "eb5a983be6a315427106f1b164d9cef3"),
+        ),
+    ),
+    Known(
+        "usps",
+        "USPS, 16x16 grey, 10 digits",
+        10,
+        (
+            Format("LIBSVM text", usps.find_text, usps.count_text, usps.read_text),
+            Format("HDF5", usps.find_h5, usps.count_h5, usps.read_h5),
+            npz_format("usps"),
+        ),
+        _remotes(
+            "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass/",
+            "",
+            ("usps.bz2", 6_579_383, "ec16c51db3855ca6c91edd34d0e9b197"),
+            ("usps.t.bz2", 1_831_726, "8ea070ee2aca1ac39742fdd1ef5ed118"),
+        ),
+    ),
+    Known(
+        "mnist_m",
+        "MNIST-M, digits on colour photographs, 32x32 colour, 10 digits",
+        10,
+        (npz_format("mnist_m"),),
+        otherwise="it has no lasting address: save it as mnist_m.npz with x_train, y_train, x_test and y_test",
+    ),
+    Known(
+        "celeba",
+        "CelebA, aligned faces with 40 attributes",
+        2,
+        (Format("JPEG images and lists", celeba.find, celeba.count, celeba.read),),
+        otherwise="from https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, put img_align_celeba/ (unpacked), "
+        "list_attr_celeba.txt and list_eval_partition.txt into celeba/",
+    ),
+)
+KNOWN: Final[Mapping[str, Known]] = {known.name: known for known in _SETS}
+
+
+def how_to_get(known: Known) -> str:
+    """One line on where a data set comes from."""
+    ways = []
+    if known.files:
+        size = sum(file.size for file in known.files) / 1e6
+        source = known.files[0].url if len(known.files) == 1 else known.files[0].url.rpartition("/")[0] + "/"
+        ways.append(f"download({known.name!r}) fetches {size:.0f} MB from {source}")
+    return "; ".join([*ways, *([known.otherwise] if known.otherwise else [])])

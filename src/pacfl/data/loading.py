@@ -1,0 +1,112 @@
+"""Name of a data set -> the data set."""
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pacfl.data.dataset import Dataset
+from pacfl.data.digits import digits
+from pacfl.data.errors import DataError, suggestion
+from pacfl.data.known import KNOWN, MIX4, Known, how_to_get
+from pacfl.data.mixture import mixture
+from pacfl.data.readers import npz
+from pacfl.data.readers.search import Format, Search
+
+
+def data_folder(given: str | Path | None = None) -> Path:
+    """Where data sets are: the given folder, else that named by PACFL_DATA, else data/ in the current folder."""
+    return Path(given if given is not None else os.environ.get("PACFL_DATA") or "data")
+
+
+def load(name: str, folder: str | Path | None = None, **options: object) -> Dataset:
+    """The data set of a name, read from the files in the folder; or the data set in an .npz file, by name or path.
+
+    Options: celeba takes label, size, n_train and n_test; digits takes domains and disjoint_labels; mix4 and mixture
+    take sets and disjoint_labels.
+    """
+    place = data_folder(folder)
+    if name in LOADERS:
+        loader = LOADERS[name]
+    else:
+        path = _npz_path(name, place)
+        if path is None:
+            raise DataError(f"there is no data set {name!r}, and no {name}.npz in {place}; {suggestion(name, LOADERS)}")
+        loader = partial(_own, path)
+    _check_options(name, loader, options)
+    return loader(place, **options)
+
+
+def locate(known: Known, folder: Path) -> tuple[Format, Search] | None:
+    """The first format of which everything is there."""
+    searches = ((form, form.search(folder)) for form in known.formats)
+    return next(((form, found) for form, found in searches if found.complete), None)
+
+
+def nearest_missing(known: Known, folder: Path) -> tuple[str, ...]:
+    """What is missing of the format of which most is there."""
+    searches = [form.search(folder) for form in known.formats]
+    return max(searches, key=lambda found: len(found.paths)).missing
+
+
+def _named(known: Known, folder: Path) -> Dataset:
+    form, found = _located(known, folder)
+    return form.read(known.name, found.paths, known.n_classes)
+
+
+def _celeba(
+    folder: Path, *, label: str = "Smiling", size: int = 32, n_train: int | None = None, n_test: int | None = None
+) -> Dataset:
+    known = KNOWN["celeba"]
+    form, found = _located(known, folder)
+    return form.read(known.name, found.paths, known.n_classes, label=label, size=size, n_train=n_train, n_test=n_test)
+
+
+def _located(known: Known, folder: Path) -> tuple[Format, Search]:
+    found = locate(known, folder)
+    if found is None:
+        missing = ", ".join(nearest_missing(known, folder))
+        raise DataError(f"{known.name} is not complete in {folder}: missing {missing}. To get it: {how_to_get(known)}")
+    return found
+
+
+def _own(path: Path, folder: Path) -> Dataset:  # noqa: ARG001 - called as every loader is
+    return npz.read(path.stem, (path,))
+
+
+def _digits(folder: Path, *, domains: Sequence[str] | None = None, disjoint_labels: bool = False) -> Dataset:  # noqa: ARG001
+    return digits(disjoint_labels=disjoint_labels) if domains is None else digits(domains, disjoint_labels)
+
+
+def _mixture(folder: Path, *, sets: Sequence[str] = (), disjoint_labels: bool = True) -> Dataset:
+    if isinstance(sets, str) or not sets:
+        raise DataError(f"a mixture needs a list of data sets, got {sets!r}; say sets=['cifar10', 'usps'] for example")
+    return mixture([(name, load(name, folder)) for name in sets], disjoint_labels)
+
+
+def _mix4(folder: Path, *, sets: Sequence[str] = MIX4, disjoint_labels: bool = True) -> Dataset:
+    return _mixture(folder, sets=sets, disjoint_labels=disjoint_labels)
+
+
+LOADERS: Final[Mapping[str, Callable[..., Dataset]]] = {
+    **{name: partial(_named, known) for name, known in KNOWN.items()},
+    "celeba": _celeba,
+    "digits": _digits,
+    "mixture": _mixture,
+    "mix4": _mix4,
+}
+
+
+def _npz_path(name: str, folder: Path) -> Path | None:
+    candidates = [Path(name), folder / name] if name.endswith(".npz") else [folder / f"{name}.npz"]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _check_options(name: str, loader: Callable[..., Dataset], options: Mapping[str, object]) -> None:
+    parameters = inspect.signature(loader).parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            raise DataError(f"{name} has no option {option!r}; {suggestion(option, known)}")

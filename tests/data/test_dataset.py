@@ -1,0 +1,111 @@
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pacfl.data import DataError, Dataset, from_arrays, mixture, normalised
+
+X = np.arange(6 * 2 * 3, dtype=np.uint8).reshape(6, 2, 3)
+Y = np.array([0, 1, 2, 0, 1, 2])
+
+
+def test_arrays_are_kept_as_they_are() -> None:
+    dataset = from_arrays(X, Y, X[:3], Y[:3], name="mine")
+    assert dataset.x_train is X
+    assert dataset.y_train.dtype == np.int64
+    assert (dataset.name, dataset.n_classes, dataset.shape, dataset.source_names) == ("mine", 3, (2, 3), ("mine",))
+    assert not dataset.source_train.any()
+    assert not dataset.source_test.any()
+
+
+def test_numbers_that_are_not_bytes_become_float32_and_columns_of_labels_become_rows() -> None:
+    dataset = from_arrays(X.astype(np.float64) / 7, Y[:, None].astype(np.int8), X[:3] / 7, Y[:3])
+    assert dataset.x_train.dtype == np.float32
+    assert np.array_equal(dataset.y_train, Y)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"x_train": X[:5]}, "y_train must be one whole number for each of 5 samples"),
+        ({"y_test": Y[:2]}, "y_test must be one whole number for each of 3 samples"),
+        ({"n_classes": 2}, r"y_train must lie in 0..1, got 0..2"),
+        ({"y_train": Y - 1}, r"got -1..1; number the classes from 0"),
+        ({"x_test": X[:3, :1]}, r"must be alike, got shape \(6, 2, 3\) of uint8 and shape \(3, 1, 3\)"),
+        ({"x_test": X[:3].astype(np.float32)}, "must be alike"),
+        ({"x_train": X.astype(np.int32)}, "of uint8 or float32"),
+        ({"x_train": X[:0]}, "at least one sample"),
+        ({"source_train": np.ones(6, dtype=np.intp)}, "source_train must lie in 0..0"),
+        ({"attributes_train": {"tall": np.ones(5, dtype=np.bool_)}}, "attribute 'tall' must be yes or no"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(change: dict[str, object], why: str) -> None:
+    dataset = from_arrays(X, Y, X[:3], Y[:3])
+    with pytest.raises(DataError, match=why):
+        replace(dataset, **change)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
+    x = X.astype(np.float32)
+    x[1, 1, 1] = bad
+    with pytest.raises(DataError, match="x_train must be finite"):
+        from_arrays(x, Y, X[:3].astype(np.float32), Y[:3])
+
+
+@pytest.mark.parametrize("labels", [Y.astype(np.float32), np.array(list("abcabc")), np.zeros((6, 2), dtype=int)])
+def test_labels_that_are_not_whole_numbers_are_refused(labels: NDArray[np.generic]) -> None:
+    with pytest.raises(DataError, match="y_train must be one whole number"):
+        from_arrays(X, labels, X[:3], Y[:3])
+    with pytest.raises(DataError, match="x_train must be numbers"):
+        from_arrays(np.array([["a"]]), [0], X[:3], Y[:3])
+
+
+def two_sources(dtype: type) -> Dataset:
+    rng = np.random.default_rng(0)
+    parts = []
+    for name, brightness, channels in (("dark", 60, (3,)), ("bright", 250, (3,))):
+        x = (rng.integers(0, brightness, (300, 4, 5, *channels)) // (1 + np.arange(3))).astype(dtype)
+        parts.append((name, from_arrays(x[:200], np.zeros(200, int), x[200:], np.zeros(100, int), name)))
+    return mixture(parts)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_normalised_pixels_have_mean_0_and_deviation_1_in_every_source_and_channel(dtype: type) -> None:
+    dataset = normalised(two_sources(dtype))
+    assert dataset.x_train.dtype == dataset.x_test.dtype == np.float32
+    for source in (0, 1):
+        pixels = dataset.x_train[dataset.source_train == source].astype(np.float64)
+        assert np.allclose(pixels.mean(axis=(0, 1, 2)), 0, atol=1e-6)
+        assert np.allclose(pixels.std(axis=(0, 1, 2)), 1, atol=1e-6)
+
+
+def test_test_pixels_are_normalised_by_the_training_pixels_alone() -> None:
+    dataset = two_sources(np.uint8)
+    changed = replace(dataset, x_test=np.zeros_like(dataset.x_test))
+    assert np.array_equal(normalised(dataset).x_train, normalised(changed).x_train)
+    pixels = dataset.x_train[dataset.source_train == 1] / 255
+    wanted = -pixels.mean(axis=(0, 1, 2)) / pixels.std(axis=(0, 1, 2))
+    assert np.allclose(normalised(changed).x_test[-1, 0, 0], wanted, atol=1e-5)
+
+
+def test_grey_images_and_features_are_normalised_as_one_channel() -> None:
+    for x in (X, X.reshape(6, 6)):
+        result = normalised(from_arrays(x, Y, x, Y)).x_train
+        assert np.allclose(result, (x - X.mean()) / X.std(), atol=1e-5)
+
+
+def test_pixels_that_do_not_vary_cannot_be_normalised() -> None:
+    blank = np.zeros_like(X)
+    with pytest.raises(DataError, match="do not vary"):
+        normalised(from_arrays(blank, Y, blank, Y))
+
+
+def test_the_layer_loads_no_library_that_it_may_not_need() -> None:
+    heavy = ("torch", "sklearn", "pooch", "h5py", "PIL", "pacfl.alike")
+    code = f"import sys, pacfl.data; print([m for m in {heavy!r} if m in sys.modules])"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"

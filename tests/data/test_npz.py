@@ -1,0 +1,82 @@
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from writing import arrays, same, write_idx
+
+from pacfl.data import DataError, load
+
+DATA = arrays((5, 6))
+
+
+def write_npz(path: Path, **changes: object) -> None:
+    contents = {**DATA._asdict(), **changes}
+    np.savez_compressed(path, **{key: np.asarray(value) for key, value in contents.items() if value is not None})
+
+
+@pytest.mark.parametrize("kept", ["compressed", "stored"])
+def test_any_npz_is_found_by_name_and_by_path(tmp_path: Path, kept: str) -> None:
+    save = np.savez_compressed if kept == "compressed" else np.savez
+    save(tmp_path / "mine.npz", **DATA._asdict())
+    for name, folder in (("mine", tmp_path), ("mine.npz", tmp_path), (str(tmp_path / "mine.npz"), None)):
+        dataset = load(name, folder)
+        assert same(dataset, DATA)
+        assert dataset.name == "mine"
+
+
+def test_a_known_name_keeps_its_number_of_classes(tmp_path: Path) -> None:
+    write_npz(tmp_path / "cifar100.npz")
+    assert load("cifar100", tmp_path).n_classes == 100
+    write_npz(tmp_path / "usps.npz", y_train=DATA.y_train + 1)
+    with pytest.raises(DataError, match=r"usps\.npz: .*must lie in 0..9"):
+        load("usps", tmp_path)
+
+
+def test_the_true_format_wins_when_it_is_complete(tmp_path: Path) -> None:
+    true = arrays((28, 28))
+    write_idx(tmp_path / "MNIST/raw", true, zipped=True)
+    write_npz(tmp_path / "mnist.npz")
+    assert same(load("mnist", tmp_path), true)
+    (tmp_path / "MNIST/raw/t10k-labels-idx1-ubyte.gz").unlink()
+    assert same(load("mnist", tmp_path), DATA)
+
+
+def with_header(shape: tuple[int, ...]) -> bytes:
+    """The start of an array that declares a shape and has no data."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    return buffer.getvalue()
+
+
+def test_other_contents_are_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npz"
+    for changes, why in (
+        ({"x_test": None}, "lacks x_test; wanted the arrays x_train, y_train, x_test, y_test"),
+        ({"y_train": DATA.y_train[:-1]}, "y_train must be one whole number for each of 30"),
+        ({"y_train": 3}, "y_train is a single number"),
+        ({"x_train": np.array([{}] * 30, dtype=object)}, "cannot"),
+        ({"x_test": DATA.x_test[:, :2]}, "must be alike"),
+    ):
+        write_npz(path, **changes)
+        with pytest.raises(DataError, match=why) as caught:
+            load("mine", tmp_path)
+        assert str(path) in str(caught.value)
+
+
+def test_damaged_files_and_false_headers_are_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "mine.npz"
+    write_npz(path)
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, contents in {**members, "x_train.npy": with_header((1 << 40, 5, 6))}.items():
+            archive.writestr(name, contents)
+    for contents in (whole[:-30], whole[:200] + whole[300:], b"no zip", b"", buffer.getvalue()):
+        path.write_bytes(contents)
+        with pytest.raises(DataError, match=r"cannot be read|cannot hold") as caught:
+            load("mine", tmp_path)
+        assert str(path) in str(caught.value)
