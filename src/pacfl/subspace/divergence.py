@@ -66,7 +66,7 @@ def _moments(x: ArrayLike, y: ArrayLike) -> tuple[tuple[Array, Array], tuple[Arr
     a, b = _alike(x, y)
     moments = []
     for name, rows in (("x", a), ("y", b)):
-        cov = np.atleast_2d(np.cov(rows, rowvar=False))
+        cov = np.atleast_2d(np.cov(rows, rowvar=False)) if len(rows) > 1 else np.zeros((rows.shape[1],) * 2)
         if np.linalg.matrix_rank(cov) < len(cov):
             raise ValueError(
                 f"the covariance of {name} is singular: {len(rows)} samples do not fill {rows.shape[1]} features; "

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 
 from pacfl.subspace.proximity import MEASURES, Measure, component_angles
-from pacfl.subspace.signature import as_labels, as_rows, leading_of_classes
+from pacfl.subspace.signature import as_labels, as_rows, check_rank, leading_of_classes, of_unit_size
 
 Array = NDArray[np.float64]
 SelfAngles = dict[Measure, Array]
@@ -30,13 +30,14 @@ def self_angles(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> Sel
     principal angles arctan of the singular values of E, and E falls with the root of the sample count, tangents shrink
     by √(half / n).
     """
+    check_rank(rank)
     rows = as_rows(x)
     n = len(rows)
     named = None if labels is None else as_labels(labels, n)
     # Addressed by the data's size alone: the same data give the same bytes
     rng = np.random.default_rng(n)
     chosen = rng.permutation(n)[:MOST_SAMPLES]
-    rows = rows[chosen]
+    rows = of_unit_size(rows[chosen])
     half = len(rows) // 2
     if half < rank:
         return {measure: np.empty(0) for measure in MEASURES}

@@ -11,10 +11,13 @@ Array = NDArray[np.float64]
 
 # Squaring a matrix squares its condition number: the eigenvectors of x xᵀ lose the digits of singular values below
 # this share of the largest, and the few users with such data get the slower decomposition of x itself.
-SAFE_TO_SQUARE: Final = 1e-5
+SAFE_TO_SQUARE: Final = 1e-4
 
 # A stream keeps this many directions for each one asked: what it forgets is then far below what is asked.
 KEPT_PER_DIRECTION: Final = 16
+
+# Directions of different classes that are closer than this, in radians, are one: the bases are known about as well.
+ONE_DIRECTION: Final = 1e-6
 
 
 class RankWarning(UserWarning):
@@ -32,7 +35,7 @@ def signature(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> Array
     array([[1.],
            [0.]])
     """
-    _check_rank(rank)
+    check_rank(rank)
     rows = as_rows(x)
     if labels is None:
         basis, asked = leading(rows, rank), rank
@@ -51,7 +54,7 @@ def signature(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> Array
 class SignatureStream:
     """Signature of data that do not fit in memory: feed blocks of samples, then ask.
 
-    Keeps a (features, 16 × rank) summary, whatever the number of samples.
+    Keeps at most (features, 32 × rank) numbers, whatever the number of samples.
 
     >>> stream = SignatureStream(rank=1)
     >>> stream.feed([[3.0, 0.0]]).feed([[0.0, 1.0]]).signature()
@@ -61,31 +64,32 @@ class SignatureStream:
 
     def __init__(self, rank: int) -> None:
         """Start with no samples."""
-        _check_rank(rank)
+        check_rank(rank)
         self._rank = rank
         self._kept = KEPT_PER_DIRECTION * rank
-        self._summary: Array | None = None
+        self._parts: list[Array] = []  # the summary so far, and rows that wait to go into it
         self.n_samples = 0
 
     def feed(self, block: ArrayLike) -> "SignatureStream":
         """Take a block of samples (m, ...) into account and forget it."""
         rows = as_rows(block)
-        if self._summary is not None and rows.shape[1] != self._summary.shape[1]:
+        if self._parts and rows.shape[1] != self._parts[0].shape[1]:
             raise ValueError(
-                f"a block has {rows.shape[1]} features, earlier ones had {self._summary.shape[1]}; "
+                f"a block has {rows.shape[1]} features, earlier ones had {self._parts[0].shape[1]}; "
                 "feed samples of one size"
             )
         self.n_samples += len(rows)
         for start in range(0, len(rows), self._kept):
-            part = rows[start : start + self._kept]
-            self._summary = _condense(part if self._summary is None else np.vstack([self._summary, part]), self._kept)
+            self._parts.append(rows[start : start + self._kept].copy())  # a view would keep the whole block
+            if sum(len(part) for part in self._parts) >= 2 * self._kept:
+                self._parts = [_condense(np.vstack(self._parts), self._kept)]
         return self
 
     def signature(self) -> Array:
         """The signature of everything fed so far: (features, at most rank)."""
-        if self._summary is None:
+        if not self._parts:
             raise ValueError("no samples were fed; feed at least one block before asking for the signature")
-        return signature(self._summary, self._rank)
+        return signature(np.vstack(self._parts), self._rank)
 
 
 def as_rows(x: ArrayLike) -> Array:
@@ -114,9 +118,12 @@ def as_labels(labels: ArrayLike, n: int) -> NDArray[Any]:
 
 def leading_of_classes(rows: Array, rank: int, labels: NDArray[Any]) -> Array:
     """Orthonormal basis of the leading directions of all classes together, strongest shared direction first."""
-    columns = np.hstack([leading(rows[labels == name], rank) for name in np.unique(labels)])
+    bases = [leading(rows[labels == name], rank) for name in np.unique(labels)]
+    # Equally strong directions come out in the order they went in: let that be their own, not the classes'
+    bases.sort(key=lambda basis: basis.tobytes())
+    columns = np.hstack(bases)
     u, s, _ = np.linalg.svd(columns, full_matrices=False)
-    return fix_signs(u[:, s > _negligible(s[0], columns.shape)])
+    return fix_signs(u[:, s > ONE_DIRECTION])
 
 
 def fix_signs(basis: Array) -> Array:
@@ -131,6 +138,7 @@ def leading(rows: Array, rank: int) -> Array:
     """Leading right singular vectors of rows, by the smaller of the two square matrices: (features, <= rank)."""
     if not rows.any():
         raise ValueError("data must span some direction, got all zeros; is this the right array?")
+    rows = of_unit_size(rows)
     n, features = rows.shape
     asked = min(rank, n, features)
     square = rows @ rows.T if n <= features else rows.T @ rows
@@ -158,6 +166,12 @@ def _negligible(largest: float, shape: tuple[int, ...]) -> float:
     return float(largest * max(shape) * np.finfo(np.float64).eps)
 
 
-def _check_rank(rank: int) -> None:
+def of_unit_size(rows: Array) -> Array:
+    """The rows divided by a power of two near their largest entry, exactly: squares neither vanish nor overflow."""
+    return np.ldexp(rows, -int(np.frexp(np.abs(rows).max())[1]))
+
+
+def check_rank(rank: int) -> None:
+    """Refuse a rank that is none."""
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
         raise ValueError(f"rank must be a whole number of at least 1, got {rank!r}")

@@ -87,13 +87,13 @@ def choose_threshold(
     rng = np.random.default_rng(seed)
     floor = floors(square, own)
     unit = typical(floor)
-    ratio = adjust(square, floor) / unit
-    tree = dendrogram(ratio, linkage)
+    adjusted = adjust(square, floor, unit)
+    tree = dendrogram(adjusted, linkage)
     known = np.array([len(angles) > 0 for angles in own])
     limits, null_height = null_limits(floor, known, _energies(square, own), linkage, error_rate, rng)
-    cuts = _cuts(ratio, tree, limits, linkage, rng)
+    cuts = _cuts(adjusted, tree, limits, unit, linkage, rng)
     chosen = _finest_reproducible(cuts)
-    level = _level(tree, chosen.n_clusters, limits)
+    threshold = _level(tree, chosen.n_clusters, limits * unit)
     done, undone = _around(tree, chosen.n_clusters)
     finding = _finding(cuts, chosen)
     evidence = Evidence(
@@ -104,12 +104,12 @@ def choose_threshold(
         floors_from="clients" if known.any() else "neighbours",
         null_height=null_height,
         null_limits=tuple(float(limit) for limit in limits),
-        heights=tuple(float(h) for h in tree[::-1, 2][:10]),
+        heights=tuple(float(h) for h in tree[::-1, 2][:10] / unit),
         separation=None if done is None or undone is None or done == 0 else undone / done,
         reproducibility=chosen.reproducibility,
         cuts=tuple(cuts),
     )
-    return Choice(level * unit, cut(tree, level), evidence)
+    return Choice(threshold, cut(tree, threshold), evidence)
 
 
 def floors(proximity: ArrayLike, self_angles: Sequence[ArrayLike] | None = None) -> Array:
@@ -229,35 +229,46 @@ def _neighbourhood_dimension(proximity: Array) -> float:
     return float(np.clip(len(near) / max(np.log(near[:, 1] / near[:, 0]).sum(), 1e-3), 1, 1000))
 
 
-def _cuts(ratio: Array, tree: Array, limits: Array, linkage: Linkage, rng: np.random.Generator) -> list[Cut]:
+def _cuts(
+    adjusted: Array, tree: Array, limits: Array, unit: float, linkage: Linkage, rng: np.random.Generator
+) -> list[Cut]:
     """The cuts that undo no merge below the lowest one beyond its limit, coarsest first."""
     heights = tree[::-1, 2]
-    beyond = np.flatnonzero(heights > limits[_size_classes(tree)[::-1]])
-    numbers = range(2, int(beyond[-1]) + 3) if len(beyond) else range(0)
-    scores = reproducibility(ratio, tree, [_level(tree, k, limits) for k in numbers], linkage, rng)
-    cuts = [Cut(k, float(heights[k - 2]), score) for k, score in zip(numbers, scores, strict=True)]
+    beyond = np.flatnonzero(heights / unit > limits[_size_classes(tree)[::-1]])
+    last = int(beyond[-1]) + 2 if len(beyond) else 1
+    # Merges at equal heights are done or undone together
+    numbers = [k for k in range(2, last + 1) if k - 1 == len(heights) or heights[k - 2] > heights[k - 1] * (1 + 1e-12)]
+    scores = reproducibility(adjusted, tree, [_level(tree, k, limits * unit) for k in numbers], linkage, rng)
+    cuts = [Cut(k, float(heights[k - 2] / unit), score) for k, score in zip(numbers, scores, strict=True)]
     return cuts or [Cut(1, None, 1.0)]
 
 
 def reproducibility(
-    ratio: Array, tree: Array, levels: list[float], linkage: Linkage, rng: np.random.Generator
+    proximity: Array, tree: Array, levels: list[float], linkage: Linkage, rng: np.random.Generator
 ) -> list[float]:
     """How well the least stable cluster at each level is found again in random halves of the clients, 0 to 1.
 
     For every cluster the mean, over halves that have members of it, of its Jaccard index with the most similar cluster
     of the half (Hennig, 2007); the least over clusters.
     """
-    n = len(ratio)
+    n = len(proximity)
     if n < 4 or not levels:
         return [1.0] * len(levels)
     wholes = [cut(tree, level) for level in levels]
     found: list[list[Array]] = [[] for _ in levels]
     for _ in range(RESAMPLINGS):
         half = rng.choice(n, min((n + 1) // 2, PANEL), replace=False)
-        part = dendrogram(ratio[np.ix_(half, half)], linkage)
+        part = dendrogram(proximity[np.ix_(half, half)], linkage)
         for jaccard, whole, level in zip(found, wholes, levels, strict=True):
             jaccard.append(best_jaccard(whole[half], cut(part, level), int(whole.max()) + 1))
-    return [float(np.nanmean(jaccard, axis=0).min()) for jaccard in found]
+    return [_least(np.array(jaccard)) for jaccard in found]
+
+
+def _least(jaccard: Array) -> float:
+    """The least mean over halves: (halves, clusters), NaN where a half has no member of the cluster."""
+    met = ~np.isnan(jaccard)
+    means = np.nansum(jaccard, axis=0)[met.any(axis=0)] / met.sum(axis=0)[met.any(axis=0)]
+    return float(means.min())
 
 
 def _finest_reproducible(cuts: list[Cut]) -> Cut:
