@@ -29,7 +29,7 @@ class Data:
 
     name: str = "digits"
     clients: int = 20
-    scheme: Mapping[str, Any] = field(default_factory=lambda: {"kind": "by-set"})
+    scheme: Mapping[str, Any] = field(default_factory=lambda: {"kind": "iid"})
     sets: tuple[str, ...] = ()  # of a mixture
     disjoint_labels: bool | None = None  # of a mixture: every set has labels of its own
 
@@ -113,6 +113,8 @@ def expand(table: Mapping[str, Any]) -> list[Run]:
             for seed in seeds if isinstance(seeds, list) else [seeds]:
                 run = _run(chosen, seed)
                 runs[run.hash] = run
+    if not runs:
+        raise ConfigError("the experiment asks for no run: a list of seeds or values is empty")
     return list(runs.values())
 
 
@@ -143,13 +145,14 @@ def _section(kind: type[Any], table: Mapping[str, Any], name: str) -> Any:
     values = {}
     for key, value in table.items():
         default = known[key].default if known[key].default is not MISSING else None
+        value = tuple(value) if isinstance(value, list) else value
         if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if default is not None and not isinstance(value, type(default)):
             raise ConfigError(f"{name}.{key} must be {type(default).__name__}, got {value!r}")
         if key in ("joins", "leaves", "reprofile"):
             value = {int(t): tuple(clients) for t, clients in value.items()}
-        values[key] = tuple(value) if isinstance(value, list) else value
+        values[key] = value
     try:
         return kind(**values)
     except (ValueError, TypeError) as error:

@@ -42,6 +42,8 @@ def play(
     started = saved = clock()
     with local(algorithm, model, pool, run.learning, run.seed, workers) as backend:
         before = folder.load_checkpoint()
+        if before and len(folder.records()) < before["round"]:
+            before = None  # records were lost with the power: play them again
         state, start = (before["state"], before["round"]) if before else (algorithm.init_server(model), 0)
         if before:
             backend.memory, backend.last = before["memory"], before["last"]

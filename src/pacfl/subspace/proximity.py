@@ -44,13 +44,15 @@ def proximity(
            [ 0.,  0., 90.],
            [90., 90.,  0.]])
     """
-    return _all_pairs(stack(signatures), measure, on_rows)
+    return _all_pairs(*stack(signatures), measure, on_rows)
 
 
-def _all_pairs(bases: Floats, measure: Measure, on_rows: Callable[[int], object] | None = None) -> Array:
+def _all_pairs(
+    bases: Floats, ranks: NDArray[np.intp], measure: Measure, on_rows: Callable[[int], object] | None = None
+) -> Array:
     n = bases.shape[1]
     angles = np.zeros((n, n))
-    for rows, columns, block in _blocks(bases, bases, measure, triangle=True):
+    for rows, columns, block in _blocks(bases, bases, ranks, ranks, measure, triangle=True):
         angles[rows, columns] = block
         angles[columns, rows] = block.T
         # Rounding may differ between (i, j) and (j, i): one of them stands for both
@@ -67,7 +69,10 @@ def extend(known: ArrayLike, old: Signatures, new: Signatures, measure: Measure 
     known (n, n), old n × (features, p), new m × (features, q)  ->  (n + m, n + m), degrees.
     """
     known = np.asarray(known, dtype=np.float64)
-    old_bases, new_bases = stack(old), stack(new)
+    (old_bases, old_ranks), (new_bases, new_ranks) = _padded(old), stack(new)
+    if old_bases.dtype == np.float64:
+        # Very many are not checked again: they were when they came, and it would take as long as all the rest
+        old_bases = _orthonormal(old_bases, old_ranks)
     n, m = old_bases.shape[1], new_bases.shape[1]
     if known.shape != (n, n):
         raise ValueError(f"known must be ({n}, {n}) for {n} old signatures, got {known.shape}")
@@ -79,19 +84,25 @@ def extend(known: ArrayLike, old: Signatures, new: Signatures, measure: Measure 
     angles = np.empty((n + m, n + m))
     angles[:n, :n] = known
     # In the precision of the old: converting them for a few newcomers would cost more than the product
-    for rows, columns, block in _blocks(new_bases.astype(old_bases.dtype), old_bases, measure, triangle=False):
+    like_old = new_bases.astype(old_bases.dtype)
+    for rows, columns, block in _blocks(like_old, old_bases, new_ranks, old_ranks, measure, triangle=False):
         angles[n + rows.start : n + rows.stop, columns] = block
         angles[columns, n + rows.start : n + rows.stop] = block.T
-    angles[n:, n:] = _all_pairs(new_bases, measure)
+    angles[n:, n:] = _all_pairs(new_bases, new_ranks, measure)
     return angles
 
 
-def stack(signatures: Signatures) -> Floats:
-    """Signatures, checked, as one array (largest p, n, features); shorter ones end in zero vectors.
+def stack(signatures: Signatures) -> tuple[Floats, NDArray[np.intp]]:
+    """Signatures, checked, as one array (largest p, n, features) whose shorter ones end in zero vectors, and each p.
 
     float64, or float32 where all pairs would be too many multiplications for it.
     """
     bases, ranks = _padded(signatures)
+    return _orthonormal(bases, ranks), ranks
+
+
+def _orthonormal(bases: Floats, ranks: NDArray[np.intp]) -> Floats:
+    """The bases, refused if they are not orthonormal, rid of the rounding of float32 if they are float64."""
     gram = np.einsum("anf,bnf->nab", bases, bases, optimize=True).astype(np.float64)
     wanted = (np.arange(len(bases)) < ranks[:, None])[:, :, None] * np.eye(len(bases))
     off = np.abs(gram - wanted).max(axis=(1, 2))
@@ -117,8 +128,15 @@ def component_angles(overlap: Floats, measure: Measure) -> Floats:
     return np.arccos(np.minimum(_COMPONENTS[measure](overlap), 1.0))
 
 
-def _blocks(left: Floats, right: Floats, measure: Measure, *, triangle: bool) -> Iterator[tuple[slice, slice, Floats]]:
-    left_ranks, right_ranks = _ranks(left), _ranks(right)
+def _blocks(
+    left: Floats,
+    right: Floats,
+    left_ranks: NDArray[np.intp],
+    right_ranks: NDArray[np.intp],
+    measure: Measure,
+    *,
+    triangle: bool,
+) -> Iterator[tuple[slice, slice, Floats]]:
     n = left.shape[1]
     step = max(1, BLOCK_BYTES // (left.itemsize * len(left) * len(right) * right.shape[1]))
     for start in range(0, n, step):
@@ -158,13 +176,13 @@ def _total_degrees(angles: Floats, counts: NDArray[np.intp]) -> Floats:
     return total
 
 
-def _ranks(bases: Floats) -> NDArray[np.intp]:
-    ranks: NDArray[np.intp] = bases.any(axis=2).sum(axis=0)
-    return ranks
-
-
 def _padded(signatures: Signatures) -> tuple[Floats, NDArray[np.intp]]:
     """One array (largest p, n, features), and each signature's number of directions: (n,)."""
+    if isinstance(signatures, np.ndarray) and signatures.ndim == 3 and 0 not in signatures.shape:
+        n, features, rank = signatures.shape
+        exact = _is_exact(n, features, rank)
+        stacked = signatures.transpose(2, 0, 1).astype(np.float64 if exact else np.float32, order="C")
+        return stacked, np.full(n, rank)
     arrays = [np.asarray(u) for u in signatures]
     if not arrays:
         raise ValueError("got no signatures; at least one is wanted")
@@ -177,8 +195,12 @@ def _padded(signatures: Signatures) -> tuple[Floats, NDArray[np.intp]]:
             f"signatures must have equal rows, got {sorted(rows)}; were they taken from data of the same shape?"
         )
     n, features, rank = len(arrays), rows.pop(), max(u.shape[1] for u in arrays)
-    exact = 0.5 * features * (n * rank) ** 2 <= EXACT_MULTIPLICATIONS
+    exact = _is_exact(n, features, rank)
     bases = np.zeros((rank, n, features), dtype=np.float64 if exact else np.float32)
     for i, u in enumerate(arrays):
         bases[: u.shape[1], i] = u.T
     return bases, np.array([u.shape[1] for u in arrays])
+
+
+def _is_exact(n: int, features: int, rank: int) -> bool:
+    return 0.5 * features * (n * rank) ** 2 <= EXACT_MULTIPLICATIONS

@@ -1,0 +1,106 @@
+import dataclasses
+
+import pytest
+
+from pacfl.algorithms import ALGORITHMS, CFL, IFCA, PACFL, FedProx, LGFedAvg, PerFedAvg, build
+from pacfl.federation.algorithm import Algorithm
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_is_built_by_its_name(name: str) -> None:
+    algorithm = build(name)
+    assert type(algorithm) is ALGORITHMS[name]
+    assert algorithm == build(name)
+    assert hash(algorithm) == hash(build(name))
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS.values())
+def test_algorithms_are_frozen_final_and_inherit_from_no_other(kind: type[Algorithm]) -> None:
+    assert kind.__bases__ == (Algorithm,)
+    assert kind.__final__  # type: ignore[attr-defined]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        kind().anything = 1  # type: ignore[attr-defined]
+
+
+def test_the_ten_of_the_paper_are_there() -> None:
+    ten = {"solo", "fedavg", "fedprox", "fednova", "scaffold", "lg-fedavg", "per-fedavg", "ifca", "cfl", "pacfl"}
+    assert ten <= set(ALGORITHMS)
+
+
+def test_defaults_are_those_of_the_paper() -> None:
+    assert FedProx().mu in (0.01, 0.001)
+    assert PerFedAvg().alpha == 1e-2
+    assert (CFL().eps1, CFL().eps2, CFL().first_split) == (0.4, 1.6, 20)
+    assert IFCA().k == 2
+    assert LGFedAvg().shared_layers == 2
+    assert PACFL().rank == 3
+
+
+def test_settings_are_obeyed_in_either_spelling() -> None:
+    assert build("lg-fedavg", shared_layers=3) == build("lg-fedavg", **{"shared-layers": 3}) == LGFedAvg(3)
+    assert build("pacfl", rank=5, threshold=4.9) == PACFL(rank=5, threshold=4.9)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("fedavgg", "fedavg"), ("pacf", "pacfl"), ("scafold", "scaffold")])
+def test_an_unknown_name_is_answered_by_the_nearest(name: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}'.*did you mean '{meant}'"):
+        build(name)
+
+
+def test_a_name_like_no_other_is_answered_by_all() -> None:
+    with pytest.raises(ValueError, match="solo") as told:
+        build("xyzzy")
+    assert all(name in str(told.value) for name in ALGORITHMS)
+    assert "did you mean" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "meant"),
+    [
+        ("fedprox", "mue", "mu"),
+        ("pacfl", "treshold", "threshold"),
+        ("pacfl", "per-clas", "per_class"),
+        ("cfl", "eps3", "eps1|eps2"),
+    ],
+)
+def test_an_unknown_setting_is_answered_by_the_nearest(name: str, setting: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} has no setting .*did you mean '({meant})'"):
+        build(name, **{setting: 1})
+
+
+def test_an_algorithm_without_settings_says_so() -> None:
+    with pytest.raises(ValueError, match="none"):
+        build("fedavg", mu=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("fedprox", {"mu": "much"}),
+        ("fedprox", {"mu": -1.0}),
+        ("fedprox", {"mu": float("nan")}),
+        ("per-fedavg", {"alpha": -0.1}),
+        ("fedavg-ft", {"epochs": -1}),
+        ("fedavg-ft", {"epochs": 1.5}),
+        ("lg-fedavg", {"shared_layers": 0}),
+        ("lg-fedavg", {"shared_layers": "two"}),
+        ("ifca", {"k": 0}),
+        ("ifca", {"k": 2.5}),
+        ("cfl", {"eps1": "small"}),
+        ("cfl", {"first_split": "late"}),
+        ("pacfl", {"rank": 0}),
+        ("pacfl", {"rank": 2.5}),
+        ("pacfl", {"threshold": "automatic"}),
+        ("pacfl", {"threshold": -1.0}),
+        ("pacfl", {"clusters": 0}),
+        ("pacfl", {"measure": "cosine"}),
+        ("pacfl", {"linkage": "centroid"}),
+        ("pacfl", {"per_class": "yes"}),
+        ("pacfl", {"threshold": 5.0, "clusters": 2}),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_when_an_algorithm_is_built(name: str, settings: dict[str, object]) -> None:
+    """Not after the data were loaded, and not after hours of training."""
+    with pytest.raises((ValueError, TypeError)) as told:
+        build(name, **settings)
+    assert any(setting.replace("_", "") in str(told.value).replace("_", "") for setting in settings)

@@ -1,0 +1,424 @@
+import copy
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pacfl.experiment.config import ConfigError, Data, Net, Run, expand, read
+from pacfl.federation.schedule import Schedule
+from pacfl.learning.task import Learning
+
+Table = dict[str, Any]
+
+TOML = """
+seeds = [0, 1]
+
+[data]
+name = "digits"
+clients = 8
+scheme = { kind = "by-set", counts = [2, 2, 2, 2], size = 50 }
+
+[model]
+name = "mlp"
+
+[learning]
+epochs = 1
+lr = 0.05
+
+[schedule]
+rounds = 3
+evaluate-every = 2
+
+[[algorithm]]
+name = "fedavg"
+learning = { momentum = 0.9 }
+
+[[algorithm]]
+name = "pacfl"
+per-class = true
+rank = 2
+"""
+
+
+def table(**sections: Any) -> Table:
+    """A table of one run, with some settings replaced."""
+    plain: Table = {
+        "data": {"name": "digits", "clients": 8, "scheme": {"kind": "iid"}},
+        "learning": {"epochs": 1},
+        "schedule": {"rounds": 3},
+        "algorithm": [{"name": "fedavg"}],
+    }
+    for section, given in sections.items():
+        both = isinstance(given, dict) and section != "algorithm"
+        plain[section] = {**plain.get(section, {}), **given} if both else given
+    return plain
+
+
+def only(given: Table) -> Run:
+    (run,) = expand(given)
+    return run
+
+
+def test_a_file_becomes_runs_of_every_algorithm_and_seed(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(TOML)
+    runs = read(path)
+    assert [(run.algorithm["name"], run.seed) for run in runs] == [
+        ("fedavg", 0),
+        ("fedavg", 1),
+        ("pacfl", 0),
+        ("pacfl", 1),
+    ]
+    first = runs[0]
+    assert first.data == Data("digits", 8, {"kind": "by-set", "counts": [2, 2, 2, 2], "size": 50})
+    assert first.schedule == Schedule(rounds=3, evaluate_every=2)
+    assert first.learning == Learning(epochs=1, lr=0.05, momentum=0.9)
+    assert runs[2].learning == Learning(epochs=1, lr=0.05), "the override is that algorithm's own"
+    assert runs[2].algorithm == {"name": "pacfl", "per_class": True, "rank": 2}
+    assert len({run.hash for run in runs}) == 4
+
+
+def test_overrides_come_before_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(TOML)
+    runs = read(
+        path,
+        (
+            "data.clients=20",
+            "data.name=fmnist",
+            'data.scheme={ kind = "iid" }',
+            "schedule.evaluate_every=7",
+            "learning.weight-decay=0.001",
+            "seeds=[5]",
+        ),
+    )
+    assert {run.seed for run in runs} == {5}
+    for run in runs:
+        assert (run.data.clients, run.data.name, run.data.scheme) == (20, "fmnist", {"kind": "iid"})
+        assert run.schedule.evaluate_every == 7
+        assert run.learning.weight_decay == 0.001
+
+
+@pytest.mark.parametrize(
+    ("override", "why"),
+    [
+        ("data.clients", "KEY=VALUE"),
+        ("=3", "KEY=VALUE"),
+        ("algorithm.rank=3", "not a table"),
+        ("data.clints=3", "clients"),
+        ("seeds.first=3", "not a table"),
+    ],
+)
+def test_overrides_that_cannot_be_are_refused(tmp_path: Path, override: str, why: str) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(TOML)
+    with pytest.raises(ConfigError, match=why):
+        read(path, (override,))
+
+
+def test_an_experiment_of_nothing_but_an_algorithm_has_defaults() -> None:
+    run = only({"algorithm": {"name": "fedavg"}})
+    assert run.seed == 0
+    assert (run.learning, run.schedule, run.model) == (Learning(), Schedule(), Net())
+
+
+def test_the_default_data_can_be_dealt_to_the_default_number_of_clients() -> None:
+    from pacfl.data import build_scheme, load, partition  # only here: it reads the data
+    from pacfl.learning.plan import stream
+
+    data = Data()
+    parts = partition(load(data.name), build_scheme(data.scheme), data.clients, stream(0, "partition"))
+    assert parts.n_clients == data.clients
+
+
+# Sweeps
+
+
+def test_a_list_where_one_value_is_wanted_is_a_sweep() -> None:
+    runs = expand(table(seeds=[0, 1], learning={"lr": [0.1, 0.01], "momentum": [0.0, 0.5, 0.9]}))
+    assert len(runs) == 12
+    assert {(r.seed, r.learning.lr, r.learning.momentum) for r in runs} == {
+        (seed, lr, momentum) for seed in (0, 1) for lr in (0.1, 0.01) for momentum in (0.0, 0.5, 0.9)
+    }
+
+
+def test_algorithms_names_data_models_and_schemes_are_swept_too() -> None:
+    runs = expand(
+        table(
+            data={"name": ["digits", "usps"], "scheme": [{"kind": "iid"}, {"kind": "label-skew", "share": 0.2}]},
+            model={"name": ["mlp", "logistic"]},
+            algorithm={"name": ["fedavg", "solo"]},
+        )
+    )
+    assert len(runs) == 16
+    assert len({run.hash for run in runs}) == 16
+
+
+def test_an_algorithms_settings_are_swept_for_it_alone() -> None:
+    runs = expand(table(algorithm=[{"name": "fedavg"}, {"name": "pacfl", "threshold": ["auto", 5.0], "rank": [2, 3]}]))
+    assert [run.label() for run in runs] == [
+        "fedavg",
+        "pacfl(threshold=auto, rank=2)",
+        "pacfl(threshold=auto, rank=3)",
+        "pacfl(threshold=5.0, rank=2)",
+        "pacfl(threshold=5.0, rank=3)",
+    ]
+
+
+def test_an_override_of_learning_may_be_a_sweep() -> None:
+    runs = expand(
+        table(
+            learning={"lr": [0.1, 0.01]},
+            algorithm=[{"name": "fedavg", "learning": {"lr": [0.5, 0.05]}}, {"name": "solo"}],
+        )
+    )
+    assert [(run.algorithm["name"], run.learning.lr) for run in runs] == [
+        ("fedavg", 0.5),
+        ("fedavg", 0.05),
+        ("solo", 0.1),
+        ("solo", 0.01),
+    ]
+
+
+def test_lists_that_are_values_are_not_swept() -> None:
+    scheme = {"kind": "by-set", "counts": [4, 4], "size": 50}
+    data = {"name": "mixture", "clients": 8, "sets": ["usps", "fmnist"], "scheme": scheme}
+    run = only(table(data=data))
+    assert run.data.sets == ("usps", "fmnist")
+    assert run.data.scheme["counts"] == [4, 4]
+
+
+def test_the_same_run_asked_for_twice_is_one_run() -> None:
+    assert len(expand(table(seeds=[0, 0], algorithm=[{"name": "fedavg"}, {"name": "fedavg"}]))) == 1
+
+
+@pytest.mark.parametrize("nothing", [{"seeds": []}, {"learning": {"lr": []}}, {"algorithm": []}, {"algorithm": [{}]}])
+def test_an_experiment_that_asks_for_nothing_is_refused(nothing: Table) -> None:
+    with pytest.raises(ConfigError):
+        expand(table(**nothing))
+
+
+# Spelling
+
+
+def test_either_spelling_is_the_same_run() -> None:
+    snake = table(
+        schedule={"evaluate_every": 2},
+        learning={"weight_decay": 0.1},
+        algorithm={"name": "lg-fedavg", "shared_layers": 1},
+    )
+    kebab = table(
+        schedule={"evaluate-every": 2},
+        learning={"weight-decay": 0.1},
+        algorithm={"name": "lg-fedavg", "shared-layers": 1},
+    )
+    assert only(snake) == only(kebab)
+    assert only(snake).hash == only(kebab).hash
+
+
+def test_joins_leaves_and_drifts_can_be_written_down(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(
+        TOML + '\n[schedule.joins]\n2 = [3, 4]\n\n[schedule.leaves]\n1 = [0]\n\n[schedule.reprofile]\n"0" = [1]\n'
+    )
+    schedule = read(path)[0].schedule
+    assert schedule.joins == {2: (3, 4)}
+    assert schedule.leaves == {1: (0,)}
+    assert schedule.reprofile == {0: (1,)}
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong", "meant"),
+    [
+        ({"algoritm": []}, "algoritm", "algorithm"),
+        ({"data": {"client": 3}}, "client", "clients"),
+        ({"model": {"nme": "mlp"}}, "nme", "name"),
+        ({"model": {"name": "lenet"}}, "lenet", "lenet5"),
+        ({"learning": {"epoch": 3}}, "epoch", "epochs"),
+        ({"schedule": {"evaluate-evry": 3}}, "evaluate_evry", "evaluate_every"),
+        ({"algorithm": {"name": "fedavgg"}}, "fedavgg", "fedavg"),
+        ({"algorithm": {"name": "pacfl", "tresholds": 3.0}}, "tresholds", "threshold"),
+        ({"algorithm": {"name": "fedavg", "learning": {"momentun": 0.9}}}, "momentun", "momentum"),
+        ({"data": {"scheme": {"kind": "dirichlett", "alpha": 1.0}}}, "dirichlett", "dirichlet"),
+        ({"data": {"scheme": {"kind": "dirichlet", "alfa": 1.0}}}, "alfa", "alpha"),
+    ],
+)
+def test_a_word_that_is_not_known_is_answered_by_the_nearest(given: Table, wrong: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"{wrong}.*did you mean '{meant}'"):
+        expand(table(**given))
+
+
+# Types
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"seeds": ["zero"]}, "seeds"),
+        ({"seeds": [-1]}, "seeds"),
+        ({"seeds": [True]}, "seeds"),
+        ({"seeds": 1.5}, "seeds"),
+        ({"data": 3}, "data"),
+        ({"data": {"clients": "many"}}, "clients"),
+        ({"data": {"clients": 0}}, "clients"),
+        ({"data": {"clients": True}}, "clients"),
+        ({"data": {"clients": 2.5}}, "clients"),
+        ({"data": {"name": 3}}, "name"),
+        ({"data": {"scheme": "iid"}}, "scheme"),
+        ({"data": {"scheme": {}}}, "scheme"),
+        ({"data": {"sets": "usps"}}, "sets"),
+        ({"data": {"sets": [1, 2]}}, "sets"),
+        ({"data": {"disjoint_labels": "yes"}}, "disjoint_labels"),
+        ({"model": "lenet5"}, "model"),
+        ({"model": {"name": 5}}, "name"),
+        ({"learning": 3}, "learning"),
+        ({"learning": {"lr": "fast"}}, "lr"),
+        ({"learning": {"lr": True}}, "lr"),
+        ({"learning": {"epochs": 1.5}}, "epochs"),
+        ({"learning": {"momentum": 1.0}}, "momentum"),
+        ({"schedule": []}, "schedule"),
+        ({"schedule": {"rounds": "three"}}, "rounds"),
+        ({"schedule": {"rounds": True}}, "rounds"),
+        ({"schedule": {"rounds": -1}}, "rounds"),
+        ({"schedule": {"sample": 0}}, "sample"),
+        ({"schedule": {"joins": 3}}, "joins"),
+        ({"schedule": {"joins": {"soon": [1]}}}, "joins"),
+        ({"schedule": {"joins": {"1": 3}}}, "joins"),
+        ({"schedule": {"joins": {"1": ["a"]}}}, "joins"),
+        ({"algorithm": "fedavg"}, "algorithm"),
+        ({"algorithm": ["fedavg"]}, "algorithm"),
+        ({"algorithm": [{"rank": 3}]}, "name"),
+        ({"algorithm": [{"name": 3}]}, "name"),
+        ({"algorithm": [{"name": "fedavg", "learning": 3}]}, "learning"),
+        ({"algorithm": [{"name": "fedprox", "mu": "much"}]}, "mu"),
+        ({"algorithm": [{"name": "pacfl", "threshold": "automatic"}]}, "threshold"),
+    ],
+    ids=str,
+)
+def test_values_of_a_wrong_kind_are_refused_by_name(given: Table, word: str) -> None:
+    """As settings that cannot be, and never by a failure of the program."""
+    with pytest.raises(ConfigError, match=rf"\b{word}\b"):
+        expand(table(**given))
+
+
+def test_a_whole_number_will_do_for_a_real_one() -> None:
+    whole, real = (only(table(schedule={"sample": sample})) for sample in (1, 1.0))
+    assert whole.schedule.sample == 1.0
+    assert isinstance(whole.schedule.sample, float)
+    assert whole.hash == real.hash
+
+
+@pytest.mark.parametrize("content", [b"seeds = [", b"\xff\xfe", b"seeds = [1]\nseeds = [2]"])
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "broken.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"broken\.toml"):
+        read(path)
+    with pytest.raises(ConfigError, match=r"absent\.toml"):
+        read(tmp_path / "absent.toml")
+
+
+# Hashes
+
+
+def reordered(value: Any) -> Any:
+    """The same tables with their keys in the opposite order."""
+    if isinstance(value, dict):
+        return {key: reordered(value[key]) for key in reversed(list(value))}
+    return value
+
+
+def test_the_hash_does_not_depend_on_the_order_of_keys() -> None:
+    given = table(
+        data={"name": "digits", "clients": 8, "scheme": {"kind": "by-set", "counts": [2, 2, 2, 2], "size": 50}},
+        algorithm={"name": "pacfl", "rank": 2, "threshold": 5.0},
+    )
+    assert only(given).hash == only(reordered(given)).hash
+    assert list(reordered(given)) != list(given)
+
+
+def test_the_hash_is_that_of_the_content_whatever_process_asks() -> None:
+    """Sixteen hexadecimal digits, of nothing that changes between runs of the interpreter."""
+    run = only(table())
+    assert run.hash == only(copy.deepcopy(table())).hash
+    assert len(run.hash) == 16
+    assert set(run.hash) <= set("0123456789abcdef")
+
+
+CHANGES: dict[type, tuple[str, dict[str, Any]]] = {
+    Data: (
+        "data",
+        {
+            "name": "usps",
+            "clients": 9,
+            "scheme": {"kind": "label-skew", "share": 0.2},
+            "sets": ["usps", "fmnist"],
+            "disjoint_labels": True,
+        },
+    ),
+    Net: ("model", {"name": "logistic"}),
+    Learning: ("learning", {"epochs": 2, "batch": 11, "lr": 0.02, "momentum": 0.6, "weight_decay": 0.1}),
+    Schedule: (
+        "schedule",
+        {
+            "rounds": 4,
+            "sample": 0.2,
+            "evaluate_every": 1,
+            "personal_every": 1,
+            "newcomers": 1,
+            "loss": 0.1,
+            "joins": {"1": [2]},
+            "leaves": {"1": [2]},
+            "reprofile": {"1": [2]},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES, ids=lambda kind: kind.__name__)
+def test_every_setting_changes_the_hash(kind: type) -> None:
+    section, changes = CHANGES[kind]
+    assert set(changes) == {f.name for f in fields(kind)}, "a setting without a test"
+    hashes = {only(table()).hash}
+    for key, value in changes.items():
+        hashes.add(only(table(**{section: {key: value}})).hash)
+    assert len(hashes) == len(changes) + 1
+
+
+def test_seed_and_algorithm_change_the_hash() -> None:
+    others = [
+        table(seeds=[1]),
+        table(algorithm={"name": "solo"}),
+        table(algorithm={"name": "fedprox"}),
+        table(algorithm={"name": "fedprox", "mu": 0.1}),
+        table(algorithm={"name": "fedprox", "mu": 0.2}),
+    ]
+    assert len({only(given).hash for given in [table(), *others]}) == 6
+
+
+@pytest.mark.parametrize(
+    "larger",
+    [
+        lambda given: {**given, "algorithm": [*given["algorithm"], {"name": "scaffold"}]},
+        lambda given: {**given, "algorithm": [{"name": "pacfl", "rank": [2, 3]}, *given["algorithm"]]},
+        lambda given: {**given, "seeds": [0, 1, 2]},
+        lambda given: {**given, "learning": {"epochs": [1, 5]}},
+    ],
+    ids=["algorithm after", "algorithms before", "seeds", "sweep"],
+)
+def test_asking_for_more_changes_no_other_hash(larger: Callable[[Table], Table]) -> None:
+    given = table(algorithm=[{"name": "fedavg"}, {"name": "ifca", "k": 3}])
+    before, after = ([run.hash for run in expand(part)] for part in (given, larger(given)))
+    assert set(before) < set(after)
+
+
+EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("**/*.toml"))
+
+
+@pytest.mark.skipif(not EXPERIMENTS, reason="the experiments are not part of a source distribution")
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_experiment_that_lies_beside_the_tests_can_be_read(path: Path) -> None:
+    runs = read(path)
+    assert len(runs) == len({run.hash for run in runs}) > 0

@@ -1,0 +1,273 @@
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_federation import LEARNING, NAMES, SEED, lively, model, pool, same
+
+from pacfl.experiment.codec import KINDS, decode, encode
+from pacfl.experiment.config import expand
+from pacfl.experiment.store import CHECKPOINTS, RunFolder, StoreError, all_folders, folder_of, owned
+from pacfl.federation.local import local
+from pacfl.federation.rounds import rounds
+from pacfl.federation.schedule import Schedule, events
+
+# Values
+
+
+def there_and_back(value: Any) -> Any:
+    arrays: dict[str, np.ndarray] = {}
+    return decode(json.loads(json.dumps(encode(value, arrays))), arrays)
+
+
+def lived(name: str) -> tuple[Any, dict[str, Any]]:
+    """A state after three rounds, and what clients remember."""
+    algorithm = lively(name)
+    with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
+        plan = events(Schedule(rounds=3, sample=1.0), 6, SEED)
+        *_, last = rounds(algorithm, backend, algorithm.init_server(model()), plan)
+        return last.state, {"memory": backend.memory, "last": backend.last}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_state_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
+    state, clients = lived(name)
+    assert same(there_and_back(state), state)
+    assert same(there_and_back(clients), clients)
+    folder = RunFolder(tmp_path)
+    folder.save_checkpoint({"round": 3, "state": state, **clients})
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    assert same(loaded, {"round": 3, "state": state, **clients})
+
+
+def test_every_kind_of_state_is_tried_above() -> None:
+    states = [lively(name).init_server(model()) for name in NAMES]
+    assert {type(state).__name__ for state in states} | {"Grouping"} == set(KINDS)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        True,
+        3,
+        0.1,
+        1e-320,
+        "word",
+        (),
+        [],
+        {},
+        (1, [2, (3,)]),
+        {1: {2: "a"}, "1": None},
+        {"array": "a0", "kind": "State"},
+    ],
+    ids=repr,
+)
+def test_plain_values_come_back_with_their_types(value: Any) -> None:
+    back = there_and_back(value)
+    assert back == value
+    assert type(back) is type(value)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.float32([1.5, np.nan, np.inf]), np.arange(6).reshape(2, 3), np.zeros((0, 4), dtype=np.bool_), np.array(2.5)],
+    ids=lambda a: str(a.dtype),
+)
+def test_arrays_come_back_to_the_bit(array: np.ndarray, tmp_path: Path) -> None:
+    RunFolder(tmp_path).save_checkpoint({"x": array})
+    loaded = RunFolder(tmp_path).load_checkpoint()
+    assert loaded is not None
+    assert same(loaded["x"], array)
+
+
+@dataclass
+class Stranger:
+    secret: int = 1
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), Stranger(), 1j, b"bytes"], ids=lambda v: type(v).__name__)
+def test_values_that_could_not_come_back_are_not_written(value: Any) -> None:
+    with pytest.raises(TypeError, match=type(value).__name__):
+        encode({"deep": [value]}, {})
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"kind": "Popen", "fields": {}},
+        {"kind": "Stranger", "fields": {}},
+        {"kind": "State", "fields": {"models": None, "surprise": 1}},
+        {"call": "print"},
+    ],
+    ids=str,
+)
+def test_nothing_is_built_that_is_not_known(tree: Any) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        decode(tree, {})
+
+
+# Records
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(tmp_path)
+
+
+def test_records_come_back_in_order(folder: RunFolder) -> None:
+    assert folder.records() == []
+    for t in range(3):
+        folder.append({"round": t, "share": 0.1 + t})
+    assert folder.records() == [{"round": t, "share": 0.1 + t} for t in range(3)]
+
+
+@pytest.mark.parametrize("cut", range(1, 14))
+def test_a_line_that_a_crash_cut_short_does_not_count(folder: RunFolder, cut: int) -> None:
+    """The last record, {"round": 2} and a line's end, is 13 bytes long."""
+    for t in range(3):
+        folder.append({"round": t})
+    path = folder.path / "rounds.jsonl"
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert folder.records() == [{"round": 0}, {"round": 1}]
+    folder.keep_records(2)
+    folder.append({"round": 2})
+    assert folder.records() == [{"round": t} for t in range(3)]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3, 9])
+def test_records_of_rounds_to_be_played_again_are_forgotten(folder: RunFolder, kept: int) -> None:
+    for t in range(3):
+        folder.append({"round": t})
+    folder.keep_records(kept)
+    assert folder.records() == [{"round": t} for t in range(min(kept, 3))]
+
+
+def test_what_is_no_number_is_not_written(folder: RunFolder) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        folder.append({"loss": float("nan")})
+    assert folder.records() == []
+
+
+# Checkpoints
+
+
+def saved(folder: RunFolder, n: int) -> None:
+    for t in range(n):
+        folder.save_checkpoint({"round": t, "w": np.full(100, t, dtype=np.float32)})
+
+
+def damage(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    if how == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "flipped":
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    elif how == "other":
+        path.write_bytes(b"something else entirely, and longer than a digest is" * 3)
+    else:
+        path.unlink()
+
+
+HOWS = ("cut", "empty", "flipped", "other", "gone")
+
+
+def test_without_a_checkpoint_there_is_none(folder: RunFolder) -> None:
+    assert folder.load_checkpoint() is None
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_the_newest_checkpoint_is_the_one(folder: RunFolder, n: int) -> None:
+    saved(folder, n)
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    assert loaded["round"] == n - 1
+    assert loaded["w"].tolist() == [n - 1] * 100
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_the_one_before_takes_the_place_of_a_damaged_checkpoint(folder: RunFolder, how: str) -> None:
+    saved(folder, 3)
+    damage(folder.path / CHECKPOINTS[0], how)
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    assert loaded["round"] == 1
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_where_both_are_damaged_there_is_none(folder: RunFolder, how: str) -> None:
+    saved(folder, 3)
+    for name in CHECKPOINTS:
+        damage(folder.path / name, how)
+    assert folder.load_checkpoint() is None
+
+
+def test_a_damaged_one_does_not_take_the_place_of_a_whole_one(folder: RunFolder) -> None:
+    """Saved after a damage, then damaged again: the state of the round in between is gone, that before is not."""
+    saved(folder, 2)
+    damage(folder.path / CHECKPOINTS[0], "flipped")
+    folder.save_checkpoint({"round": 2})
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    assert loaded["round"] == 2
+
+
+def test_a_finished_run_keeps_its_result_and_no_checkpoint(folder: RunFolder) -> None:
+    saved(folder, 2)
+    assert folder.result() is None
+    folder.finish({"hash": "abc", "ari": None})
+    assert folder.result() == {"hash": "abc", "ari": None}
+    assert {path.name for path in folder.path.iterdir()} == {"result.json"}
+
+
+def test_a_damaged_result_is_named(folder: RunFolder) -> None:
+    folder.finish({"hash": "abc"})
+    damage(folder.path / "result.json", "cut")
+    with pytest.raises(StoreError, match=r"result\.json"):
+        folder.result()
+
+
+# Folders
+
+
+def test_a_run_is_found_by_its_hash(tmp_path: Path) -> None:
+    data = {"clients": 8, "scheme": {"kind": "iid"}}
+    runs = expand({"seeds": [0, 1], "data": data, "algorithm": [{"name": "fedavg"}, {"name": "pacfl"}]})
+    folders = [folder_of(run, tmp_path / "runs") for run in runs]
+    assert [folder.path.name for folder in folders] == [run.hash for run in runs]
+    assert [folder.content() for folder in folders] == [run.content() for run in runs]
+    assert {folder.path for folder in all_folders(tmp_path / "runs")} == {folder.path for folder in folders}
+    assert folder_of(runs[0], tmp_path / "runs") == folders[0]
+    assert all_folders(tmp_path / "nowhere") == []
+
+
+def test_a_folder_has_one_owner_at_a_time(folder: RunFolder) -> None:
+    with owned(folder), pytest.raises(StoreError, match="another process"), owned(folder):
+        pass
+    with owned(folder):
+        pass
+
+
+def test_another_process_is_another_owner_until_it_is_killed(folder: RunFolder) -> None:
+    program = (
+        "import fcntl, os, sys, time\n"
+        "fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)\n"
+        "print('mine', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(folder.path)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"mine\n"
+        with pytest.raises(StoreError, match=str(folder.path)), owned(folder):
+            pass
+        other.kill()
+    with owned(folder):
+        pass

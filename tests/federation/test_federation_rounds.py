@@ -1,0 +1,136 @@
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from small_federation import LEARNING, NAMES, SEED, arrays_in, lively, model, played, pool, same
+
+from pacfl.algorithms import FedAvg
+from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, mean, shares
+from pacfl.federation.local import Local, local
+from pacfl.federation.message import ClientId, Message, nbytes
+from pacfl.federation.rounds import Round, Scores, rounds
+from pacfl.federation.schedule import Event, Schedule, events
+
+CHURN = Schedule(
+    rounds=5,
+    sample=0.7,
+    evaluate_every=1,
+    personal_every=2,
+    loss=0.2,
+    joins={0: (2,), 2: (5,), 4: (2,)},
+    leaves={3: (2, 0)},
+    reprofile={4: (1,)},
+)
+
+
+class Recording:
+    """A backend that keeps a count of the bytes of everything that passes."""
+
+    def __init__(self, backend: Local) -> None:
+        self.backend = backend
+        self.down: list[int] = []
+        self.up: list[int] = []
+
+    def begin(self) -> None:
+        self.down.append(0)
+        self.up.append(0)
+
+    def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
+        profiles = self.backend.profile(t, clients)
+        self.up[t] += count(profiles)
+        return profiles
+
+    def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
+        self.down[t] += count(downloads)
+        uploads = self.backend.train(t, downloads, lost)
+        self.up[t] += count([upload.content for upload in uploads])
+        return uploads
+
+    def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool) -> Scores:
+        return self.backend.evaluate(t, downloads, personal)
+
+
+def count(messages: Any) -> int:
+    return sum(len(array.tobytes()) for array in arrays_in(messages))
+
+
+def recorded(algorithm: Algorithm, schedule: Schedule) -> tuple[list[Round], Recording]:
+    with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
+        recording = Recording(backend)
+        plan = list(events(schedule, len(pool().shards), SEED))
+        for _ in plan:
+            recording.begin()
+        return list(rounds(algorithm, recording, algorithm.init_server(model()), plan)), recording
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_in_a_message_is_what_is_billed(name: str) -> None:
+    run, recording = recorded(lively(name), CHURN)
+    assert [r.bytes_down for r in run] == recording.down
+    assert [r.bytes_up for r in run] == recording.up
+    assert (sum(recording.down) > 0) == (name != "solo")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_going_on_from_any_round_is_as_never_having_stopped(name: str) -> None:
+    algorithm = lively(name)
+    plan = list(events(CHURN, len(pool().shards), SEED))
+    whole, kept = [], []
+    with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
+        for r in rounds(algorithm, backend, algorithm.init_server(model()), plan):
+            whole.append(r)
+            kept.append((dict(backend.memory), dict(backend.last)))
+    for k in (1, 3, 4, 5):
+        with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
+            backend.memory, backend.last = (dict(part) for part in kept[k - 1])
+            rest = list(rounds(algorithm, backend, whole[k - 1].state, plan, start=k))
+        assert [r.t for r in rest] == list(range(k, 6))
+        assert same(rest, whole[k:])
+
+
+def test_a_plan_is_obeyed_in_order() -> None:
+    """Who joins in a round may be sampled in it; replies that are lost change nothing; scores are of those judged."""
+    plan = [
+        Event(joining=(4, 1), sampled=(1,)),
+        Event(sampled=(4,), lost=frozenset({4}), judged=(4,)),
+        Event(joining=(0,), sampled=(0, 1), judged=(0, 1), personal=True),
+    ]
+    with local(FedAvg(), model(), pool(), LEARNING, SEED) as backend:
+        first, second, third = rounds(FedAvg(), backend, FedAvg().init_server(model()), plan)
+    assert first.scores == {}
+    assert same(second.state, first.state)
+    assert {protocol: set(by) for protocol, by in second.scores.items()} == {"received": {4}, "last_trained": {4}}
+    assert {protocol: set(by) for protocol, by in third.scores.items()} == {
+        protocol: {0, 1} for protocol in ("received", "last_trained", "personal")
+    }
+    assert set(third.state.cluster_of) == {0, 1, 4}
+
+
+def test_a_lost_reply_is_not_billed_but_what_was_sent_is() -> None:
+    d = 4 * len(model().initial)
+    run = played(FedAvg(), Schedule(rounds=2, sample=1.0, loss=1.0))
+    assert [(r.bytes_down, r.bytes_up) for r in run] == [(6 * d, 0), (6 * d, 0), (0, 0)]
+
+
+def test_bytes_are_those_of_the_arrays() -> None:
+    assert nbytes({}) == 0
+    assert nbytes({"a": np.zeros(3, dtype=np.float32), "b": np.zeros((2, 5))}) == 3 * 4 + 10 * 8
+
+
+def upload(client: int, size: int, *w: float) -> Upload:
+    return Upload(client, size, {"w": np.array(w, dtype=np.float32)})
+
+
+def test_the_mean_weighs_by_size() -> None:
+    """Sizes 1 and 3: shares 1/4 and 3/4; 1/4 · (4, 0) + 3/4 · (0, 8) = (1, 6)."""
+    uploads = [upload(0, 1, 4, 0), upload(1, 3, 0, 8)]
+    assert shares(uploads).tolist() == [0.25, 0.75]
+    assert mean(uploads, "w").tolist() == [1, 6]
+
+
+def test_clusters_do_not_mix_and_silent_ones_keep_their_model() -> None:
+    state = State(np.array([[1, 1], [2, 2], [3, 3]], dtype=np.float32), {5: 0, 6: 2, 7: 2, 8: 1})
+    after = cluster_mean(state, [upload(7, 1, 8, 4), upload(5, 9, 0, 7), upload(6, 1, 4, 0)])
+    assert after.models.tolist() == [[0, 7], [2, 2], [6, 2]]
+    assert after.cluster_of == state.cluster_of

@@ -1,0 +1,121 @@
+"""A small federation of digits in two domains, every algorithm in a lively form, and runs of them to compare."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from pacfl.algorithms import ALGORITHMS, build
+from pacfl.data import digits, normalised
+from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.client_side import ClientSide, Pool, Shard
+from pacfl.federation.local import local
+from pacfl.federation.rounds import Round, rounds
+from pacfl.federation.schedule import Schedule, events
+from pacfl.learning.eager import Eager
+from pacfl.learning.model import Model, as_model
+from pacfl.learning.nets import mlp
+from pacfl.learning.task import Learning, Samples
+
+torch.set_num_threads(1)  # as in every run, with backend or without
+
+SEED = 3
+LEARNING = Learning(epochs=1, batch=8, lr=0.1, momentum=0.5)
+
+# Settings under which something happens in a few rounds: CFL splits whatever it may, PACFL cuts at given degrees
+LIVELY: Mapping[str, Mapping[str, Any]] = {
+    "fedavg-ft": {"epochs": 3},
+    "fedprox": {"mu": 0.5},
+    "per-fedavg": {"alpha": 0.05},
+    "lg-fedavg": {"shared_layers": 1},
+    "cfl": {"eps1": 1e9, "eps2": 0.0, "first_split": 1},
+    "pacfl": {"threshold": 12.0},
+}
+NAMES = tuple(ALGORITHMS)
+
+
+def lively(name: str) -> Algorithm:
+    """An algorithm by name, with settings under which it differs from all others."""
+    return build(name, **LIVELY.get(name, {}))
+
+
+@cache
+def model() -> Model:
+    """A net of 610 weights in two layers."""
+    return as_model(lambda: mlp((1, 8, 8), 10, hidden=8), SEED)
+
+
+@cache
+def pool(domains: tuple[str, ...] = ("upright", "negative"), sizes: tuple[int, ...] = (21, 34, 55)) -> Pool:
+    """For every domain a client of each size; clients differ in classes too, and are tested by their whole domain."""
+    dataset = digits(domains)
+    scaled = normalised(dataset)
+    rng = np.random.default_rng(SEED)
+    shards = []
+    for domain in range(len(domains)):
+        members = np.flatnonzero(dataset.source_train == domain)
+        test = np.flatnonzero(dataset.source_test == domain)[::4]
+        for i, size in enumerate(sizes):
+            skewed = members[dataset.y_train[members] != i]
+            shards.append(Shard(np.sort(rng.choice(skewed, size, replace=False)), test))
+    return Pool(
+        Samples(scaled.x_train[:, None], scaled.y_train),
+        Samples(scaled.x_test[:, None], scaled.y_test),
+        dataset.x_train,
+        tuple(shards),
+    )
+
+
+def side(algorithm: Algorithm, clients: Pool | None = None, learning: Learning = LEARNING) -> ClientSide:
+    """The client half of an algorithm."""
+    return ClientSide(algorithm, model(), clients or pool(), learning, Eager(model()), SEED)
+
+
+def played(
+    algorithm: Algorithm,
+    schedule: Schedule,
+    clients: Pool | None = None,
+    learning: Learning = LEARNING,
+    workers: int = 1,
+) -> list[Round]:
+    """All rounds of a run."""
+    clients = clients or pool()
+    with local(algorithm, model(), clients, learning, SEED, workers) as backend:
+        plan = events(schedule, len(clients.shards), SEED)
+        return list(rounds(algorithm, backend, algorithm.init_server(model()), plan))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are alike to the last bit, however arrays are nested in them."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return (
+            isinstance(a, np.ndarray)
+            and isinstance(b, np.ndarray)
+            and a.dtype == b.dtype
+            and a.shape == b.shape
+            and a.tobytes() == b.tobytes()
+        )
+    if dataclasses.is_dataclass(a) and not isinstance(a, type):
+        names = [f.name for f in dataclasses.fields(a)]
+        return type(a) is type(b) and all(same(getattr(a, name), getattr(b, name)) for name in names)
+    if isinstance(a, Mapping):
+        return isinstance(b, Mapping) and list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, Sequence) and not isinstance(a, str):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b) and type(a) is type(b)
+
+
+def arrays_in(value: Any) -> list[np.ndarray]:
+    """Every array that a value holds."""
+    if isinstance(value, np.ndarray):
+        return [value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [array for f in dataclasses.fields(value) for array in arrays_in(getattr(value, f.name))]
+    if isinstance(value, Mapping):
+        return [array for part in value.values() for array in arrays_in(part)]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [array for part in value for array in arrays_in(part)]
+    return []
