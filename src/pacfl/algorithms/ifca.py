@@ -7,6 +7,7 @@ import numpy as np
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.model import Model, Vector
+from pacfl.learning.plan import stream
 from pacfl.learning.task import Task
 
 
@@ -19,7 +20,9 @@ class IFCA(Algorithm):
     seed: int = 0
 
     def init_server(self, model: Model) -> State:
-        others = [model.fresh(self.seed + i) for i in range(1, self.k)]
+        # By an address of their own: the run's seed, from which the first is drawn, may be any small number
+        seeds = [int(stream(self.seed, "ifca", i).integers(2**31)) for i in range(1, self.k)]
+        others = [model.fresh(seed) for seed in seeds]
         return State(np.stack([model.initial, *others]))
 
     def download(self, state: State, client: ClientId) -> Message:  # noqa: ARG002 - everybody gets all
