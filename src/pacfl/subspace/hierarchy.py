@@ -68,20 +68,24 @@ def in_order_of_appearance(labels: ArrayLike) -> Labels:
     return ordered
 
 
-def check_proximity(proximity: ArrayLike) -> Array:
-    """The proximity as a square, finite, non-negative, symmetric float64 matrix with a zero diagonal."""
+def check_proximity(proximity: ArrayLike, since: int = 0) -> Array:
+    """The proximity as a square, finite, non-negative, symmetric float64 matrix with a zero diagonal.
+
+    since: only rows and columns from this one on are checked, where the rest was when it came.
+    """
     square = np.asarray(proximity, dtype=np.float64)
     if square.ndim != 2 or square.shape[0] != square.shape[1] or len(square) == 0:
         raise ValueError(f"proximity must be square, one row and column for each client, got shape {square.shape}")
-    if not np.isfinite(square).all() or (square < 0).any():
+    rows = square[since:]
+    if not np.isfinite(rows).all() or (rows < 0).any():
         raise ValueError("proximity must be finite and not negative; were the signatures checked?")
-    if np.diagonal(square).any() or not _symmetric(square):
+    if np.diagonal(square)[since:].any() or not _symmetric(square, since):
         raise ValueError("proximity must be symmetric with a zero diagonal; use pacfl.subspace.proximity")
     return square
 
 
-def _symmetric(square: Array, tile: int = 512) -> bool:
+def _symmetric(square: Array, since: int, tile: int = 512) -> bool:
     """Whether a matrix equals its transpose but for rounding, in tiles: a large transpose is slow to read."""
-    starts = range(0, len(square), tile)
-    pairs = ((slice(i, i + tile), slice(j, j + tile)) for i in starts for j in starts if j >= i)
-    return all(np.allclose(square[a, b], square[b, a].T, rtol=1e-9, atol=1e-9) for a, b in pairs)
+    columns = range(0, len(square), tile)
+    tiles = ((slice(max(j, since), j + tile), slice(i, i + tile)) for j in columns for i in columns if i <= j)
+    return all(np.allclose(square[a, b], square[b, a].T, rtol=1e-9, atol=1e-9) for a, b in tiles)

@@ -44,7 +44,7 @@ def place(proximity: ArrayLike, labels: ArrayLike, threshold: float, linkage: Li
     if linkage not in LINKAGES or linkage == "ward":
         wanted = ", ".join(word for word in LINKAGES if word != "ward")
         raise ValueError(f"linkage must be one of {wanted} to place newcomers, got {linkage!r}")
-    square = check_proximity(proximity)
+    square = check_proximity(proximity, since=np.size(labels))
     if np.isnan(threshold):
         raise ValueError(f"threshold must be a number, got {threshold!r}")
     given = np.atleast_1d(np.asarray(labels))
