@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from pacfl.learning.model import Model, Vector
+from pacfl.learning.model import Model, ModelError, Vector
 from pacfl.learning.task import Learning, Samples
 
 EVALUATED_AT_ONCE = 500
@@ -68,9 +68,11 @@ class Eager:
         self._w.copy_(self._tensor(w))
         self._module.train()
         total = torch.zeros_like(self._g)
-        for start in range(0, len(y), EVALUATED_AT_ONCE):
-            part = slice(start, start + EVALUATED_AT_ONCE)
-            total.add_(self._gradient(x[part], y[part]), alpha=len(y[part]) / len(y))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # for modules that draw: the same arguments, the same gradient
+            for start in range(0, len(y), EVALUATED_AT_ONCE):
+                part = slice(start, start + EVALUATED_AT_ONCE)
+                total.add_(self._gradient(x[part], y[part]), alpha=len(y[part]) / len(y))
         return np.array(total.cpu().numpy())
 
     @torch.no_grad()
@@ -122,8 +124,8 @@ def check_outputs(module: nn.Module, samples: Samples, n_classes: int) -> None:
     with torch.no_grad():
         module.eval()
         try:
-            logits = module(torch.from_numpy(samples.x[:1]))
+            logits = module(torch.tensor(samples.x[:1]))  # a copy, for the samples may be read-only
         except RuntimeError as error:
-            raise ValueError(f"the model does not take samples of shape {samples.x.shape[1:]}: {error}") from None
+            raise ModelError(f"the model does not take samples of shape {samples.x.shape[1:]}: {error}") from None
     if logits.ndim != 2 or logits.shape[1] < n_classes:
-        raise ValueError(f"the model has outputs of shape {tuple(logits.shape[1:])}, the data have {n_classes} classes")
+        raise ModelError(f"the model has outputs of shape {tuple(logits.shape[1:])}, the data have {n_classes} classes")

@@ -13,40 +13,49 @@ from torch.nn.modules.batchnorm import _NormBase
 Vector = NDArray[np.float32]  # (d,)
 
 
+class ModelError(ValueError):
+    """A model that cannot be trained here or does not fit the data, and what to do."""
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """The architecture, its starting point, and where each layer lies in the vector."""
 
-    build: Callable[[], nn.Module]
+    architecture: Callable[[], nn.Module]
+    seed: int
     initial: Vector
     layers: Mapping[str, slice]  # in order; normalisation belongs to the layer before it
     n_outputs: int | None = None
 
+    def build(self) -> nn.Module:
+        """The module, with whatever it draws that is not trained: the same whoever builds it."""
+        return _seeded(self.architecture, self.seed)
+
     def fresh(self, seed: int) -> Vector:
         """Another starting point, drawn as the module draws its own."""
-        return _vector(_seeded(self.build, seed))
+        return _vector(_seeded(self.architecture, seed))
 
     def tail(self, n_layers: int) -> slice:
         """Where the last n layers lie."""
         if not 1 <= n_layers <= len(self.layers):
-            raise ValueError(f"the model has {len(self.layers)} layers with weights, got {n_layers}")
+            raise ModelError(f"the model has {len(self.layers)} layers with weights, got {n_layers}")
         return slice(list(self.layers.values())[-n_layers].start, len(self.initial))
 
 
-def as_model(build: Callable[[], nn.Module], seed: int, n_outputs: int | None = None) -> Model:
+def as_model(architecture: Callable[[], nn.Module], seed: int, n_outputs: int | None = None) -> Model:
     """A model from any function that builds an nn.Module; its starting point is addressed by the seed."""
-    module = _seeded(build, seed)
+    module = _seeded(architecture, seed)
     _refuse_running_statistics(module)
     layers = _layers(module)
     if not layers:
-        raise ValueError(f"the model must have weights to train, {type(module).__name__} has none")
-    return Model(build, _vector(module), layers, n_outputs)
+        raise ModelError(f"the model must have weights to train, {type(module).__name__} has none")
+    return Model(architecture, seed, _vector(module), layers, n_outputs)
 
 
-def _seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+def _seeded(architecture: Callable[[], nn.Module], seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return build()
+        return architecture()
 
 
 def _vector(module: nn.Module) -> Vector:
@@ -57,8 +66,11 @@ def _vector(module: nn.Module) -> Vector:
 def _layers(module: nn.Module) -> dict[str, slice]:
     layers: dict[str, slice] = {}
     start = 0
+    met: set[nn.Parameter] = set()  # weights that two layers share lie in the vector once, with the first of them
     for name, part in module.named_modules():
-        size = sum(p.numel() for p in part.parameters(recurse=False))
+        own = [p for p in part.parameters(recurse=False) if p not in met]
+        met.update(own)
+        size = sum(p.numel() for p in own)
         if size == 0:
             continue
         if isinstance(part, nn.GroupNorm | nn.LayerNorm | _NormBase) and layers:
@@ -73,7 +85,7 @@ def _layers(module: nn.Module) -> dict[str, slice]:
 def _refuse_running_statistics(module: nn.Module) -> None:
     for name, part in module.named_modules():
         if isinstance(part, _NormBase) and part.track_running_stats:
-            raise ValueError(
+            raise ModelError(
                 f"layer {name!r} is a {type(part).__name__}: its running statistics are not weights, and averaging "
                 "models would leave them behind; use nn.GroupNorm, or track_running_stats=False"
             )

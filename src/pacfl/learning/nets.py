@@ -6,20 +6,22 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from pacfl.learning.model import ModelError
+
 InputShape = tuple[int, int, int]  # channels, height, width
 
 
 def lenet5(shape: InputShape, n_classes: int) -> nn.Module:
     """LeNet-5 of the paper's table: 62,006 weights for 3 × 32 × 32 and 10 classes, 44,426 for 1 × 28 × 28."""
     channels, height, width = shape
-    flat = 16 * _after_two_stages(height) * _after_two_stages(width)
-    if flat <= 0:
-        raise ValueError(f"LeNet-5 wants images of at least 16x16 pixels, got {height}x{width}; use the mlp")
+    rows, columns = _after_two_stages(height), _after_two_stages(width)
+    if min(rows, columns) < 1:
+        raise ModelError(f"LeNet-5 wants images of at least 16x16 pixels, got {height}x{width}; use the mlp")
     return nn.Sequential(
         nn.Conv2d(channels, 6, 5), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(flat, 120), nn.ReLU(),
+        nn.Linear(16 * rows * columns, 120), nn.ReLU(),
         nn.Linear(120, 84), nn.ReLU(),
         nn.Linear(84, n_classes),
     )  # fmt: skip
@@ -36,7 +38,7 @@ class ResNet9(nn.Module):
         super().__init__()
         channels, height, width = shape
         if (height, width) != (32, 32):
-            raise ValueError(f"ResNet-9 wants images of 32x32 pixels, got {height}x{width}; pad them")
+            raise ModelError(f"ResNet-9 wants images of 32x32 pixels, got {height}x{width}; pad them")
         self.block1 = _block(channels, 64)
         self.block2 = nn.Sequential(_block(64, 128), nn.MaxPool2d(2))
         self.block3 = nn.Sequential(_block(128, 128), _block(128, 128))

@@ -1,6 +1,7 @@
 """Everything one client may look at: its data, its batches, its way to learn."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -25,8 +26,10 @@ class Learning:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < low:
                 raise ValueError(f"learning.{name} must be a whole number of at least {low}, got {value!r}")
-        if not self.lr > 0 or not 0 <= self.momentum < 1 or not self.weight_decay >= 0:
-            raise ValueError(f"lr must be positive, momentum in [0, 1), weight_decay not negative; got {self}")
+        if not 0 < self.lr < inf or not 0 <= self.momentum < 1 or not 0 <= self.weight_decay < inf:
+            raise ValueError(
+                f"lr must be positive, momentum in [0, 1), weight_decay not negative, all of them finite; got {self}"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +61,7 @@ class Engine(Protocol):
         """Train from w, meeting samples in the given order."""
 
     def gradient(self, w: Vector, samples: Samples) -> Vector:
-        """Gradient of the mean loss over all samples."""
+        """Gradient of the mean loss over all samples; what a module draws for it is always the same."""
 
     def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
         """For every sample: whether it is told rightly, and its loss."""
