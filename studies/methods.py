@@ -18,7 +18,7 @@ from pacfl.subspace import adjust, adjusted_rand_index, choose_threshold, floors
 from pacfl.subspace.alternatives import communities, density
 from pacfl.subspace.hierarchy import Labels, Linkage
 from pacfl.subspace.proximity import MEASURES, Measure
-from pacfl.subspace.threshold import typical
+from pacfl.subspace.units import typical
 from studies.scenarios import SCENARIOS
 
 Array = NDArray[np.float64]

@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import binom
 
-import pacfl.subspace.threshold as module
 from pacfl.subspace import (
     LINKAGES,
     Linkage,
@@ -17,10 +16,14 @@ from pacfl.subspace import (
     agglomerate,
     choose_threshold,
     floors,
+    null,
     proximity,
     self_angles,
     signature,
+    stability,
 )
+from pacfl.subspace.threshold import ERROR_RATE
+from pacfl.subspace.units import RESOLUTION
 
 Array = NDArray[np.float64]
 Compared = tuple[Array, tuple[Array, ...]]  # proximity, and everybody's self-angles
@@ -58,7 +61,7 @@ def of_the_null(seed: int, n: int, dimensions: int) -> Compared:
 @pytest.fixture
 def few_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
     """For laws that hold whatever the limits are, or that need many choices."""
-    monkeypatch.setattr(module, "SIMULATIONS", 50)
+    monkeypatch.setattr(null, "SIMULATIONS", 50)
 
 
 @st.composite
@@ -152,14 +155,16 @@ def test_clients_with_the_same_signature_are_alike() -> None:
 
 
 def test_a_federation_larger_than_the_panel_is_judged_by_a_panel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PANEL", 10)
+    monkeypatch.setattr(null, "PANEL", 10)
+    monkeypatch.setattr(stability, "PANEL", 10)
     for sizes in ((14,), (7, 7)):
         assert adjusted_rand_index(choose_threshold(*federation(0, *sizes)).labels, groups(*sizes)) == 1
 
 
 def test_lone_clients_are_found_in_a_federation_far_larger_than_the_panel(monkeypatch: pytest.MonkeyPatch) -> None:
     """A panel of 10 out of 400 hardly ever meets one of eight lone clients; it must not be confused by that."""
-    monkeypatch.setattr(module, "PANEL", 10)
+    monkeypatch.setattr(null, "PANEL", 10)
+    monkeypatch.setattr(stability, "PANEL", 10)
     rng = np.random.default_rng(0)
     points = rng.standard_normal((400, 10)) / np.sqrt(20)
     points[:8, :8] += 20 * np.eye(8)
@@ -204,8 +209,8 @@ def assert_consistent(angles: Array, own: list[Array] | None, linkage: Linkage) 
 @given(given_=compared(), linkage=st.sampled_from(LINKAGES))
 def test_threshold_labels_and_evidence_agree(given_: tuple[Array, list[Array] | None], linkage: Linkage) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SIMULATIONS", 30)
-        patch.setattr(module, "RESAMPLINGS", 10)
+        patch.setattr(null, "SIMULATIONS", 30)
+        patch.setattr(stability, "RESAMPLINGS", 10)
         assert_consistent(*given_, linkage)
 
 
@@ -233,7 +238,7 @@ def test_the_evidence_of_two_groups_can_be_checked() -> None:
     assert evidence.separation == pytest.approx(evidence.heights[0] / evidence.heights[1])
     assert evidence.heights[1] < choice.threshold / evidence.floor < evidence.heights[0]
     assert evidence.null_height < evidence.null_limits[0]
-    assert evidence.error_rate == module.ERROR_RATE
+    assert evidence.error_rate == ERROR_RATE
 
 
 @pytest.mark.usefixtures("few_simulations")
@@ -308,7 +313,7 @@ def test_fewer_errors_are_bought_with_higher_limits() -> None:
 def test_floors_are_root_mean_squares_or_nearest_neighbours() -> None:
     """√((3² + 4² + 0²) / 3) = 5 / √3; client 1 sent nothing, its nearest is at 2; client 2 has no measurable noise."""
     angles = [[0, 7, 9], [7, 0, 2], [9, 2, 0]]
-    assert floors(angles, [[3, 4, 0], [], [0, 0]]) == pytest.approx([5 / np.sqrt(3), 2, module.RESOLUTION])
+    assert floors(angles, [[3, 4, 0], [], [0, 0]]) == pytest.approx([5 / np.sqrt(3), 2, RESOLUTION])
     assert floors(angles) == pytest.approx([7, 2, 2])
 
 

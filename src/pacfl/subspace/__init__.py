@@ -9,7 +9,8 @@ from pacfl.subspace.newcomers import Bridge, Placement, place
 from pacfl.subspace.noise import self_angles
 from pacfl.subspace.proximity import MEASURES, Measure, extend, proximity
 from pacfl.subspace.signature import RankWarning, SignatureStream, signature
-from pacfl.subspace.threshold import Choice, Cut, Evidence, adjust, choose_threshold, floors
+from pacfl.subspace.threshold import Choice, Cut, Evidence, choose_threshold
+from pacfl.subspace.units import adjust, floors
 
 __all__ = [
     "LINKAGES",

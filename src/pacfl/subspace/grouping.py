@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from pacfl.subspace.hierarchy import Labels, Linkage, agglomerate, agglomerate_into, dendrogram
 from pacfl.subspace.newcomers import Bridge, place
 from pacfl.subspace.proximity import Measure, Signatures, extend
-from pacfl.subspace.threshold import adjust, choose_threshold, floors, typical
+from pacfl.subspace.threshold import choose_threshold
+from pacfl.subspace.units import adjust, floors, typical
 
 Array = NDArray[np.float64]
 
