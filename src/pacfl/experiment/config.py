@@ -5,22 +5,19 @@ import itertools
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from difflib import get_close_matches
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from pacfl import algorithms
 from pacfl.data import build_scheme
+from pacfl.experiment.settings import ConfigError, check_keys, converted, nearest, section, snake
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.nets import NETS
 from pacfl.learning.task import Learning
 
 FORMAT: Final = 1  # of runs; a new one makes old results unfindable, so it changes only with their meaning
-
-
-class ConfigError(ValueError):
-    """Settings that cannot be, and what to do."""
+KEYS: Final = ("seeds", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation")
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,19 @@ class Net:
 
     def __post_init__(self) -> None:
         if self.name not in NETS:
-            raise ConfigError(f"no model {self.name!r}{nearest(self.name, list(NETS))}; there are {', '.join(NETS)}")
+            raise ConfigError(f"no model {self.name!r}{nearest(self.name, NETS)}; there are {', '.join(NETS)}")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is told of runs beside what they keep. It is no part of a run: asking for more runs nothing again."""
+
+    targets: tuple[float, ...] = ()  # mean accuracies to be reached, 0 to 1
+
+    def __post_init__(self) -> None:
+        for target in self.targets:
+            if not 0 < target <= 1:
+                raise ConfigError(f"evaluation.targets must be accuracies above 0 and up to 1, got {target}")
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,7 @@ class Run:
     learning: Learning
     schedule: Schedule
     algorithm: Mapping[str, Any]  # name, and settings
+    device: str = "cpu"  # where clients train; another one rounds otherwise, so it is part of the run
 
     def content(self) -> dict[str, Any]:
         """All that decides the result, as plain values."""
@@ -73,90 +83,91 @@ class Run:
 
     def label(self) -> str:
         """The algorithm in a few characters, with the settings that were given."""
-        given = ", ".join(f"{k}={v}" for k, v in self.algorithm.items() if k != "name")
-        name: str = self.algorithm["name"]
-        return f"{name}({given})" if given else name
+        return label(self.algorithm)
+
+
+def label(algorithm: Mapping[str, Any]) -> str:
+    """An algorithm in a few characters.
+
+    >>> label({"name": "pacfl", "rank": 2})
+    'pacfl(rank=2)'
+    """
+    given = ", ".join(f"{k}={v}" for k, v in algorithm.items() if k != "name")
+    return f"{algorithm['name']}({given})" if given else str(algorithm["name"])
 
 
 def read(path: Path, overrides: tuple[str, ...] = ()) -> list[Run]:
     """The runs of an experiment file; overrides such as data.clients=20 come before it."""
+    return expand(read_table(path, overrides))
+
+
+def read_table(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The settings in an experiment file; overrides such as data.clients=20 come before it."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     for override in overrides:
         _override(table, override)
-    return expand(table)
+    return table
+
+
+def evaluation(table: Mapping[str, Any]) -> Evaluation:
+    """What a table of settings asks to be told of its runs."""
+    return section(Evaluation, table.get("evaluation", {}), "evaluation")
 
 
 def expand(table: Mapping[str, Any]) -> list[Run]:
     """All runs that a table of settings asks for: a list where one value is wanted is a sweep."""
-    _check_keys(table, {"seeds", "data", "model", "learning", "schedule", "algorithm"}, "the experiment")
+    check_keys(table, KEYS, "the experiment")
+    evaluation(table)
     listed = table.get("algorithm", [])
-    algorithms_asked = listed if isinstance(listed, list) else [listed]
-    if not algorithms_asked:
-        raise ConfigError("an experiment wants at least one [[algorithm]] with a name")
     seeds = table.get("seeds", [0])
+    device = converted(table.get("device", "cpu"), str, "device")
+    entries = listed if isinstance(listed, list) else [listed]
+    if not entries:
+        raise ConfigError("an experiment wants at least one [[algorithm]] with a name")
     runs: dict[str, Run] = {}
-    for entry in algorithms_asked:
-        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str | list):
-            raise ConfigError(f"every [[algorithm]] wants a name, got {entry!r}")
-        own = {key: value for key, value in entry.items() if key != "learning"}
-        sections = {
-            "data": table.get("data", {}),
-            "model": table.get("model", {}),
-            "learning": {**table.get("learning", {}), **entry.get("learning", {})},
-            "schedule": table.get("schedule", {}),
-            "algorithm": own,
-        }
-        for chosen in _sweep(sections):
+    for entry in entries:
+        for chosen in _sweep(_sections(table, entry)):
             for seed in seeds if isinstance(seeds, list) else [seeds]:
-                run = _run(chosen, seed)
+                run = _run(chosen, seed, device)
                 runs[run.hash] = run
     if not runs:
         raise ConfigError("the experiment asks for no run: a list of seeds or values is empty")
     return list(runs.values())
 
 
-def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any) -> Run:
+def _sections(table: Mapping[str, Any], entry: Any) -> dict[str, Any]:
+    """The settings of one entry of [[algorithm]], which may overrule learning."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str | list):
+        raise ConfigError(f"every [[algorithm]] wants a name, got {entry!r}")
+    sections = {name: table.get(name, {}) for name in ("data", "model", "learning", "schedule")}
+    own = entry.get("learning", {})
+    for name, value in (*sections.items(), ("learning", own)):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"[{name}] must be a table, got {value!r}")
+    sections["learning"] = {**_snaked(sections["learning"]), **_snaked(own)}
+    return {**sections, "algorithm": {key: value for key, value in entry.items() if key != "learning"}}
+
+
+def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str) -> Run:
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise ConfigError(f"seeds must be whole numbers from 0, got {seed!r}")
-    algorithm = {_snake(key): value for key, value in sections["algorithm"].items()}
+    algorithm = _snaked(sections["algorithm"])
     try:
         algorithms.build(**algorithm)
     except (ValueError, TypeError) as error:
-        raise ConfigError(str(error)) from None
+        raise ConfigError(f"[[algorithm]] {error}") from None
     return Run(
         seed,
-        _section(Data, sections["data"], "data"),
-        _section(Net, sections["model"], "model"),
-        _section(Learning, sections["learning"], "learning"),
-        _section(Schedule, sections["schedule"], "schedule"),
+        section(Data, sections["data"], "data"),
+        section(Net, sections["model"], "model"),
+        section(Learning, sections["learning"], "learning"),
+        section(Schedule, sections["schedule"], "schedule"),
         algorithm,
+        device,
     )
-
-
-def _section(kind: type[Any], table: Mapping[str, Any], name: str) -> Any:
-    if not isinstance(table, Mapping):
-        raise ConfigError(f"[{name}] must be a table, got {table!r}")
-    table = {_snake(key): value for key, value in table.items()}
-    known = {f.name: f for f in fields(kind)}
-    _check_keys(table, set(known), f"[{name}]")
-    values = {}
-    for key, value in table.items():
-        default = known[key].default if known[key].default is not MISSING else None
-        value = tuple(value) if isinstance(value, list) else value
-        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if default is not None and not isinstance(value, type(default)):
-            raise ConfigError(f"{name}.{key} must be {type(default).__name__}, got {value!r}")
-        if key in ("joins", "leaves", "reprofile"):
-            value = {int(t): tuple(clients) for t, clients in value.items()}
-        values[key] = value
-    try:
-        return kind(**values)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"[{name}] {error}") from None
 
 
 LISTS: Final = frozenset({("data", "sets")})  # settings that are lists themselves
@@ -164,16 +175,15 @@ LISTS: Final = frozenset({("data", "sets")})  # settings that are lists themselv
 
 def _sweep(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, dict[str, Any]]]:
     swept = [
-        (section, key, value)
-        for section, table in sections.items()
-        if isinstance(table, Mapping)
+        (name, key, value)
+        for name, table in sections.items()
         for key, value in table.items()
-        if isinstance(value, list) and (section, _snake(key)) not in LISTS
+        if isinstance(value, list) and (name, snake(key)) not in LISTS
     ]
     for values in itertools.product(*(value for _, _, value in swept)):
-        chosen = {section: dict(table) for section, table in sections.items()}
-        for (section, key, _), value in zip(swept, values, strict=True):
-            chosen[section][key] = value
+        chosen = {name: dict(table) for name, table in sections.items()}
+        for (name, key, _), value in zip(swept, values, strict=True):
+            chosen[name][key] = value
         yield chosen
 
 
@@ -185,27 +195,13 @@ def _override(table: dict[str, Any], text: str) -> None:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value
-    *sections, key = path.split(".")
-    for section in sections:
-        table = table.setdefault(section, {})
+    *names, key = path.split(".")
+    for name in names:
+        table = table.setdefault(name, {})
         if not isinstance(table, dict):
-            raise ConfigError(f"--set {text}: {section} is not a table; edit the file instead")
+            raise ConfigError(f"--set {text}: {name} is not a table; edit the file instead")
     table[key] = parsed
 
 
-def _check_keys(table: Mapping[str, Any], known: set[str], where: str) -> None:
-    for key in table:
-        if key not in known:
-            raise ConfigError(
-                f"{where} has no setting {key!r}{nearest(key, sorted(known))}; it has {', '.join(sorted(known))}"
-            )
-
-
-def nearest(word: str, known: list[str]) -> str:
-    """A hint at the known word that was probably meant."""
-    close = get_close_matches(word, known, 1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
-def _snake(key: str) -> str:
-    return key.replace("-", "_")
+def _snaked(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {snake(key): value for key, value in table.items()}
