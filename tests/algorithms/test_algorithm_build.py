@@ -1,5 +1,8 @@
 import dataclasses
+import math
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from pacfl.algorithms import ALGORITHMS, CFL, IFCA, PACFL, FedProx, LGFedAvg, PerFedAvg, build
@@ -104,3 +107,24 @@ def test_settings_that_cannot_be_are_refused_when_an_algorithm_is_built(name: st
     with pytest.raises((ValueError, TypeError)) as told:
         build(name, **settings)
     assert any(setting.replace("_", "") in str(told.value).replace("_", "") for setting in settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (lambda: FedProx(mu=-1.0), "FedProx.mu must be a number of at least 0, got -1.0"),
+        (lambda: IFCA(k=True), "IFCA.k must be a whole number of at least 1, got True"),
+        (lambda: PACFL(threshold=math.inf), "PACFL.threshold must be 'auto' or a number of at least 0, got inf"),
+        (lambda: PACFL(clusters=0), "PACFL.clusters must be a whole number of at least 1 or left out, got 0"),
+        (lambda: PACFL(per_class=1), "PACFL.per_class must be true or false, got 1"),  # type: ignore[arg-type]
+        (lambda: PACFL(linkage="best"), "PACFL.linkage must be one of 'average', .*, got 'best'"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_refusal_names_the_setting_what_came_and_what_is_wanted(settings: Callable[[], Algorithm], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        settings()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert IFCA(k=np.int64(3)) == IFCA(k=3)  # type: ignore[arg-type]
+    assert PACFL(threshold=np.float32(4.5)) == PACFL(threshold=4.5)  # type: ignore[arg-type]

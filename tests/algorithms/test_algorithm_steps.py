@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from torch import nn
 
 from pacfl.algorithms import CFL, IFCA, FedAvg, FedAvgFT, FedNova, FedProx, LGFedAvg, PerFedAvg, Scaffold
@@ -208,6 +209,11 @@ def test_ifca_starts_from_different_models_whatever_the_seed_of_the_run(seed: in
     assert models[0].tolist() == model.initial.tolist()
 
 
+def test_ifcas_other_models_are_others_in_another_run() -> None:
+    one, other = (IFCA(k=2).init_server(as_model(lambda: nn.Linear(3, 2), seed)).models[1] for seed in (0, 1))
+    assert one.tolist() != other.tolist()
+
+
 # CFL
 
 
@@ -273,6 +279,31 @@ def test_a_cluster_that_cfl_opens_has_members() -> None:
     cfl = CFL(eps1=0.4, eps2=1.6, first_split=0)
     state = cfl.aggregate(cfl_state(cfl, list(updates)), quarrelling(updates))
     assert set(range(len(state.models))) == set(state.cluster_of.values())
+
+
+def most_alike_across(updates: NDArray[np.float64], side: NDArray[np.bool_]) -> float:
+    unit = updates / np.linalg.norm(updates, axis=1, keepdims=True)
+    return float((unit @ unit.T)[np.ix_(side, ~side)].max())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_bipartition_has_sides_less_alike_than_those_of_cfl(seed: int) -> None:
+    """Of all 63 ways to part seven clients, Algorithm 1 wants the one whose most alike pair across is least alike."""
+    drawn = np.random.default_rng(seed).normal(size=(7, 2)).astype(np.float32)
+    cfl = CFL(eps1=1e9, eps2=0.0, first_split=0)
+    uploads = [Upload(c, 10, {"w": update}) for c, update in enumerate(drawn)]
+    state = cfl.aggregate(cfl_state(cfl, range(7)), uploads)
+    found = np.array([state.cluster_of[c] == 1 for c in range(7)])
+    every = [np.array([bool(n >> c & 1) for c in range(7)]) for n in range(1, 64)]
+    best = min(most_alike_across(drawn.astype(float), side) for side in every)
+    assert most_alike_across(drawn.astype(float), found) == pytest.approx(best, abs=1e-6)
+
+
+def test_cfl_splits_only_sides_that_are_further_apart_than_gamma() -> None:
+    """The camps are at cosine -1 and a little more: √((1 + 0.995) / 2) is 0.9987, and never above 1."""
+    for gamma, n_models in ((0.99, 2), (1.0, 1)):
+        cfl = CFL(first_split=0, gamma=gamma)
+        assert len(cfl.aggregate(cfl_state(cfl, list(TWO_CAMPS)), quarrelling(TWO_CAMPS)).models) == n_models
 
 
 def test_whoever_comes_back_to_cfl_is_in_the_cluster_it_left() -> None:

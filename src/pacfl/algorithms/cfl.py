@@ -4,10 +4,11 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster.hierarchy import cut_tree, linkage
 
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean
 from pacfl.federation.message import ClientId
+from pacfl.federation.settings import NotNegative, Whole
 from pacfl.learning.model import Model
 
 
@@ -22,11 +23,15 @@ class CFLState(State):
 @final
 @dataclass(frozen=True)
 class CFL(Algorithm):
-    """Sattler and others (2021), Algorithm 2: a settled cluster whose clients still quarrel is split by cosine."""
+    """Sattler and others (2021), Algorithm 2: a settled cluster whose clients still quarrel is split by cosine.
 
-    eps1: float = 0.4  # settled: the norm of the mean update is below
-    eps2: float = 1.6  # quarrelling: the norm of some update is above
-    first_split: int = 20  # no split before this round
+    settled |Σ share_i Δ_i| < eps1, quarrelling max |Δ_i| > eps2, two sides apart √((1 - α_cross) / 2) > gamma.
+    """
+
+    eps1: NotNegative = 0.4
+    eps2: NotNegative = 1.6
+    gamma: NotNegative = 0.0
+    first_split: Whole = 20  # no split before this round
 
     def init_server(self, model: Model) -> CFLState:
         return CFLState(model.initial[None])
@@ -51,8 +56,11 @@ class CFL(Algorithm):
         settled = np.linalg.norm(sizes / sizes.sum() @ updates) < self.eps1
         if not (settled and norms.max() > self.eps2 and norms.min() > 0):
             return state
-        sides = fcluster(linkage(updates, "complete", "cosine"), 2, "maxclust")
-        leaving = [c for c, side in zip(members, sides, strict=True) if side == 2]
+        # Algorithm 1: of all bipartitions, that with the least alike most alike pair across = the last merge undone
+        tree = linkage(updates, "single", "cosine")
+        if not np.sqrt(max(tree[-1, 2], 0.0) / 2) > self.gamma:
+            return state
+        leaving = [c for c, side in zip(members, cut_tree(tree, 2)[:, 0], strict=True) if side]
         # Updates of before the split speak of a model that the two halves no longer share
         updates_left = {c: u for c, u in state.updates.items() if c not in members}
         return replace(

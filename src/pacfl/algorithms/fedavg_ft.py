@@ -3,6 +3,7 @@ from typing import final
 
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
+from pacfl.federation.settings import Whole
 from pacfl.learning.model import Vector
 from pacfl.learning.task import Task
 
@@ -12,7 +13,7 @@ from pacfl.learning.task import Task
 class FedAvgFT(Algorithm):
     """FedAvg, then every client fine-tunes the global model for some epochs."""
 
-    epochs: int = 1
+    epochs: Whole = 1
 
     def personalise(self, task: Task, down: Message, memory: Message) -> Vector:
         w, _ = task.sgd(self.receive(task, down, memory), epochs=self.epochs, purpose="personal")

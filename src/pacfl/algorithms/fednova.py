@@ -17,7 +17,8 @@ class FedNova(Algorithm):
     def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
         w, steps = task.sgd(down["w"])
         a = effective_steps(steps, task.learning.momentum)
-        return {"direction": (down["w"] - w) / np.float32(a), "steps": np.array([a])}, memory
+        # One step or more is an a of at least 1; none has no direction
+        return {"direction": (down["w"] - w) / np.float32(max(a, 1)), "steps": np.array([a])}, memory
 
     def aggregate(self, state: State, uploads: Sequence[Upload]) -> State:
         if not uploads:

@@ -1,11 +1,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
+from zlib import crc32
 
 import numpy as np
 
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.settings import Count
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.plan import stream
 from pacfl.learning.task import Task
@@ -16,13 +18,12 @@ from pacfl.learning.task import Task
 class IFCA(Algorithm):
     """Ghosh and others (2020), Algorithm 1: all models go down, a client trains the one of least training loss."""
 
-    k: int = 2
-    seed: int = 0
+    k: Count = 2
 
     def init_server(self, model: Model) -> State:
-        # By an address of their own: the run's seed, from which the first is drawn, may be any small number
-        seeds = [int(stream(self.seed, "ifca", i).integers(2**31)) for i in range(1, self.k)]
-        others = [model.fresh(seed) for seed in seeds]
+        # Addressed by the first model, so that another run has others, and none is drawn as the first was
+        address = crc32(model.initial.tobytes())
+        others = [model.fresh(int(stream(address, "ifca", i).integers(2**31))) for i in range(1, self.k)]
         return State(np.stack([model.initial, *others]))
 
     def download(self, state: State, client: ClientId) -> Message:  # noqa: ARG002 - everybody gets all

@@ -5,6 +5,7 @@ import numpy as np
 
 from pacfl.federation.algorithm import Algorithm, State
 from pacfl.federation.message import Message
+from pacfl.federation.settings import Count
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.task import Task
 
@@ -14,7 +15,7 @@ from pacfl.learning.task import Task
 class LGFedAvg(Algorithm):
     """Liang and others (2020): the first layers stay at the client, only the last ones travel."""
 
-    shared_layers: int = 2
+    shared_layers: Count = 2
 
     def init_server(self, model: Model) -> State:
         return State(model.initial[None, model.tail(self.shared_layers)])

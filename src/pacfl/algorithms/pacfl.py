@@ -1,5 +1,6 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Literal, final
 
 import numpy as np
@@ -7,20 +8,19 @@ from numpy.typing import NDArray
 
 from pacfl.federation.algorithm import Algorithm, State
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.settings import Count, NotNegative
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.task import Task
 from pacfl.subspace import Grouping, Linkage, Measure, group, proximity, regroup, self_angles, signature
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class PACFLState(State):
-    """With everybody's signature, in the order of joining, and how they are grouped."""
+    """With everybody's signature, in the order of joining, and how they are grouped; labels are rows of the models."""
 
+    initial: Vector  # what a cluster starts from, whenever it is opened
     bases: Mapping[ClientId, NDArray[np.float32]] = field(default_factory=dict)
     grouping: Grouping | None = None
-    initial: Vector = field(
-        default_factory=lambda: np.empty(0, dtype=np.float32)
-    )  # what a cluster that is opened later starts from
 
 
 @final
@@ -31,15 +31,20 @@ class PACFL(Algorithm):
     Newcomers (Algorithm 2) come through the same door; nobody else changes cluster because of them.
     """
 
-    rank: int = 3
-    threshold: Literal["auto"] | float = "auto"  # degrees
-    clusters: int | None = None
+    rank: Count = 3
+    threshold: Literal["auto"] | NotNegative = "auto"  # degrees
+    clusters: Count | None = None
     measure: Measure = "smallest"
     linkage: Linkage = "average"
     per_class: bool = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threshold != "auto" and self.clusters is not None:
+            raise ValueError(f"PACFL wants threshold or clusters, not both; got {self.threshold} and {self.clusters}")
+
     def init_server(self, model: Model) -> PACFLState:
-        return PACFLState(model.initial[None], initial=model.initial)
+        return PACFLState(np.empty((0, len(model.initial)), dtype=np.float32), initial=model.initial)
 
     def profile(self, task: Task) -> Message:
         labels = task.train.y if self.per_class else None
@@ -48,37 +53,37 @@ class PACFL(Algorithm):
         return {"basis": basis.astype(np.float32), "self_angles": own.astype(np.float32)}
 
     def admit(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> PACFLState:
-        state = _without(state, profiles)
-        bases = {c: m["basis"] for c, m in profiles.items()}
-        own = [m["self_angles"] for m in profiles.values()]
-        if state.grouping is None:
+        old = {c: basis for c, basis in state.bases.items() if c not in profiles}
+        bases = {**old, **{c: profile["basis"] for c, profile in profiles.items()}}
+        own = [profile["self_angles"] for profile in profiles.values()]
+        if state.grouping is None or not old:
             angles = proximity(list(bases.values()), self.measure)
             beta = None if self.threshold == "auto" else float(self.threshold)
             k = None if self.clusters is None else min(self.clusters, len(bases))
-            grouping = group(angles, own, self.measure, self.linkage, beta if k is None else None, k)
+            grouping = group(angles, own, self.measure, self.linkage, beta, k)
         else:
-            grouping, _ = regroup(state.grouping, list(state.bases.values()), list(bases.values()), own)
-        everybody = {**state.bases, **bases}
-        born = int(grouping.labels.max()) + 1 - len(state.models)
-        return replace(
-            state,
-            models=np.vstack([state.models, *[state.initial] * born]),
-            cluster_of={**state.cluster_of, **dict(zip(everybody, grouping.labels.tolist(), strict=True))},
-            bases=everybody,
-            grouping=grouping,
-        )
+            known = _only(state.grouping, [i for i, c in enumerate(state.bases) if c in old])
+            grouping, _ = regroup(known, list(old.values()), list(bases.values())[len(old) :], own)
+        rows = _rows(list(bases), grouping.labels.tolist(), len(old), state)
+        models = np.vstack([state.models, *[state.initial] * (max(rows) + 1 - len(state.models))])
+        cluster_of = {**state.cluster_of, **dict(zip(bases, rows, strict=True))}
+        grouping = replace(grouping, labels=np.array(rows, dtype=np.intp))
+        return replace(state, models=models, cluster_of=cluster_of, bases=bases, grouping=grouping)
 
 
-def _without(state: PACFLState, clients: Mapping[ClientId, Message]) -> PACFLState:
-    """Forget the signatures of clients that are profiled anew."""
-    known = list(state.bases)
-    kept = [i for i, c in enumerate(known) if c not in clients]
-    if len(kept) == len(known) or state.grouping is None:
-        return state
-    if not kept:
-        return replace(state, bases={}, grouping=None)
-    old = state.grouping
-    smaller = replace(
-        old, proximity=old.proximity[np.ix_(kept, kept)], floors=old.floors[kept], labels=old.labels[kept]
-    )
-    return replace(state, bases={known[i]: state.bases[known[i]] for i in kept}, grouping=smaller)
+def _rows(clients: Sequence[ClientId], labels: Sequence[int], n_old: int, state: PACFLState) -> list[int]:
+    """The model of each: a cluster that is opened takes over one that its own members have left, or starts anew."""
+    row_of = {k: k for k in labels[:n_old]}
+    fresh = count(len(state.models))
+    for k in labels[n_old:]:
+        if k not in row_of:
+            members = [c for c, own in zip(clients, labels, strict=True) if own == k and c in state.cluster_of]
+            left = [state.cluster_of[c] for c in members if state.cluster_of[c] not in row_of.values()]
+            row_of[k] = left[0] if left else next(fresh)
+    return [row_of[k] for k in labels]
+
+
+def _only(grouping: Grouping, rows: list[int]) -> Grouping:
+    """The grouping of some of its clients."""
+    square = grouping.proximity[np.ix_(rows, rows)]
+    return replace(grouping, proximity=square, floors=grouping.floors[rows], labels=grouping.labels[rows])

@@ -5,6 +5,7 @@ import numpy as np
 
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
+from pacfl.federation.settings import NotNegative
 from pacfl.learning.model import Vector
 from pacfl.learning.task import Task
 
@@ -17,7 +18,7 @@ class PerFedAvg(Algorithm):
     The paper's beta is the learning rate of local training.
     """
 
-    alpha: float = 0.01
+    alpha: NotNegative = 0.01
 
     def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
         w, _ = task.sgd(down["w"], lookahead=self.alpha)

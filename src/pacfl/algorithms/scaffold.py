@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -10,11 +10,11 @@ from pacfl.learning.model import Model, Vector
 from pacfl.learning.task import Task
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ScaffoldState(State):
     """With the server's control variate c."""
 
-    control: Vector = field(default_factory=lambda: np.empty(0, dtype=np.float32))
+    control: Vector
 
 
 @final
@@ -34,6 +34,8 @@ class Scaffold(Algorithm):
     def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
         w0, c, ci = down["w"], down["c"], memory["c"]
         w, steps = task.sgd(w0, shift=c - ci)
+        if not steps:  # no gradient was seen
+            return {"w": w, "dc": np.zeros_like(c)}, memory
         # With momentum a step goes further than lr: the honest divisor is the distance in plain steps
         a = effective_steps(steps, task.learning.momentum)
         ci_new = ci - c + (w0 - w) / np.float32(a * task.learning.lr)

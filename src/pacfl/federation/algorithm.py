@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.settings import check
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.task import Task
 
@@ -34,7 +35,10 @@ class Upload:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """FedAvg inside each cluster. Fields of subclasses are their hyper-parameters."""
+    """FedAvg inside each cluster. Fields of subclasses are their hyper-parameters, and annotated with their bounds."""
+
+    def __post_init__(self) -> None:
+        check(self)
 
     # The server
 
@@ -43,8 +47,9 @@ class Algorithm:
         return State(model.initial[None])
 
     def admit(self, state: Any, profiles: Mapping[ClientId, Message]) -> Any:
-        """Clients join, with what `profile` told of them. Known ones are profiled anew."""
-        return replace(state, cluster_of={**state.cluster_of, **dict.fromkeys(profiles, 0)})
+        """Clients join, with what `profile` told of them. Known ones are profiled anew, or come back."""
+        joined = {c: state.cluster_of.get(c, 0) for c in profiles}
+        return replace(state, cluster_of={**state.cluster_of, **joined})
 
     def download(self, state: Any, client: ClientId) -> Message:
         """What is sent to a client."""

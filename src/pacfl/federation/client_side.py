@@ -12,9 +12,10 @@ from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score
 from pacfl.learning.model import Model, Vector
-from pacfl.learning.task import Engine, Learning, Samples, Task
+from pacfl.learning.task import Diverged, Engine, Learning, Samples, Task
 
 REMEMBERED_MODELS = 16
+ASKED_AT_ONCE = 64  # test samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,20 +61,25 @@ class ClientSide:
     def evaluate(
         self, t: int, client: ClientId, down: Message, memory: Message, last: Vector | None, personal: bool
     ) -> dict[str, Score]:
-        """Scores of one client by protocol."""
+        """Scores of one client by protocol; none if it has no test samples."""
+        if not len(self.pool.shards[client].test):
+            return {}
         task = self._task(t, client)
         received = self.algorithm.receive(task, down, memory)
-        scores = {
-            "received": self._score(received, client),
-            "last_trained": self._score(received if last is None else last, client),
-        }
+        judged = {"received": received, "last_trained": received if last is None else last}
         if personal:
-            scores["personal"] = self._score(self.algorithm.personalise(task, down, memory), client)
-        return scores
+            judged["personal"] = self.algorithm.personalise(task, down, memory)
+        return {protocol: self._score(w, t, client) for protocol, w in judged.items()}
 
-    def _score(self, w: Vector, client: ClientId) -> Score:
+    def _score(self, w: Vector, t: int, client: ClientId) -> Score:
         right, losses = self._tell(w).at(self.pool.shards[client].test, self.engine, w, self.pool.test)
-        return Score(float(right.mean()), float(losses.mean(dtype=np.float64)))
+        loss = float(losses.mean(dtype=np.float64))
+        if not np.isfinite(loss):
+            raise Diverged(
+                f"a model judged at client {client} diverged by round {t} (its loss is {loss}); "
+                f"lower the learning rate (now {self.learning.lr}) or the momentum (now {self.learning.momentum})"
+            )
+        return Score(float(right.mean()), loss)
 
     def _tell(self, w: Vector) -> "Told":
         """Clients of one cluster share a model, and often test samples: nothing is computed twice."""
@@ -106,9 +112,13 @@ class Told:
     ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
         """Right or wrong, and the loss, of the given test samples."""
         new = rows[~self._known[rows]]
-        if len(new):
-            self._right[new], self._losses[new] = engine.losses(w, Samples(test.x[new], test.y[new]))
-            self._known[new] = True
+        for start in range(0, len(new), ASKED_AT_ONCE):
+            part = new[start : start + ASKED_AT_ONCE]
+            # Always as many at once, some of them again: batches of other sizes may round otherwise
+            asked = np.resize(part, ASKED_AT_ONCE)
+            right, losses = engine.losses(w, Samples(test.x[asked], test.y[asked]))
+            self._right[part], self._losses[part] = right[: len(part)], losses[: len(part)]
+        self._known[new] = True
         return self._right[rows], self._losses[rows]
 
 
