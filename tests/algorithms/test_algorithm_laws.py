@@ -196,6 +196,20 @@ def test_any_coming_and_going_is_survived(name: str, seed: int) -> None:
 
 
 @every
+def test_newcomers_after_the_last_round_are_served_and_change_nothing(name: str) -> None:
+    """The federation ends as if there were nobody else; what they are given is what is trained for them."""
+    run = played(lively(name), Schedule(rounds=2, sample=0.5, newcomers=2, fine_tune=1))
+    assert_well(run)
+    *_, end, after = run
+    assert set(end.scores["personal"]) == set(range(6)) - set(after.event.joining)
+    assert set(after.scores) == {"received", "last_trained", "personal", "fine_tuned"}
+    assert set(after.scores["fine_tuned"]) == set(after.event.joining)
+    assert after.scores["last_trained"] == after.scores["received"], "they have never trained before"
+    assert all(end.state.cluster_of[c] == after.state.cluster_of[c] for c in end.state.cluster_of)
+    assert same(after.state.models[: len(end.state.models)], end.state.models)
+
+
+@every
 def test_a_federation_of_one_is_a_federation(name: str) -> None:
     plan = [Event(joining=(4,), sampled=(4,), judged=(4,), personal=True), Event(sampled=(4,), judged=(4,))]
     algorithm = lively(name)

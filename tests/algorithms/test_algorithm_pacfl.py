@@ -165,12 +165,20 @@ def test_a_cluster_that_is_opened_later_starts_from_the_initial_model() -> None:
 
 
 def test_newcomers_after_the_last_round_are_judged_by_their_clusters_model() -> None:
-    run = played(GIVEN, Schedule(rounds=2, sample=1.0, newcomers=2), THREE)
-    end = run[-1]
-    assert end.state.cluster_of[11] == end.state.cluster_of[8]
-    assert same(end.state.models, run[-2].state.models)
-    assert set(end.scores["received"]) == {10, 11}
-    assert end.scores["received"][11].loss < played(FedAvg(), Schedule(rounds=0), THREE)[0].scores["received"][11].loss
+    run = played(GIVEN, Schedule(rounds=2, sample=1.0, newcomers=3), THREE)
+    before, after = run[-2], run[-1]
+    newcomers = set(after.event.joining)
+    untrained = played(FedAvg(), Schedule(rounds=0), THREE)[0].scores["received"]
+    assert same(after.state.models, before.state.models)
+    assert {c: after.state.cluster_of[c] for c in before.state.cluster_of} == before.state.cluster_of
+    assert set(after.scores["received"]) == newcomers
+    assert not newcomers & set(before.scores["received"])
+    assert not newcomers & set(before.state.bases), "unseen until they come"
+    for c in newcomers:
+        friend = next(f for f in range(12) if TRUTH[f] == TRUTH[c] and f not in newcomers)
+        assert after.state.cluster_of[c] == after.state.cluster_of[friend]
+        assert after.scores["received"][c].loss < untrained[c].loss
+        assert after.scores["fine_tuned"][c].loss < untrained[c].loss
 
 
 # Drift

@@ -5,7 +5,7 @@ import pytest
 import torch
 from small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same, side
 
-from pacfl.algorithms import FedAvg, FedProx, LGFedAvg, Solo
+from pacfl.algorithms import FedAvg, FedAvgFT, FedProx, LGFedAvg, Solo
 from pacfl.federation import client_side
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import Pool, Shard, Told
@@ -97,6 +97,14 @@ def test_judging_changes_nothing(name: str) -> None:
     assert same([r.state for r in seen], [r.state for r in unseen])
     assert [(r.bytes_down, r.bytes_up) for r in seen] == [(r.bytes_down, r.bytes_up) for r in unseen]
     assert same(seen[-1].scores, unseen[-1].scores)
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_fine_tuning_of_newcomers_is_that_of_fedavg_with_fine_tuning(epochs: int) -> None:
+    schedule = Schedule(rounds=2, sample=0.5, newcomers=2, fine_tune=epochs)
+    plain, tuned = (played(algorithm, schedule)[-1] for algorithm in (FedAvg(), FedAvgFT(epochs=epochs)))
+    assert same(plain.scores["fine_tuned"], tuned.scores["personal"])
+    assert not same(plain.scores["fine_tuned"], plain.scores["received"])
 
 
 def test_what_a_model_was_seen_to_say_is_what_it_says() -> None:

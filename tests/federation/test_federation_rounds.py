@@ -47,8 +47,8 @@ class Recording:
         self.up[t] += count([upload.content for upload in uploads])
         return uploads
 
-    def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool) -> Scores:
-        return self.backend.evaluate(t, downloads, personal)
+    def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool, fine_tune: int) -> Scores:
+        return self.backend.evaluate(t, downloads, personal, fine_tune)
 
 
 def count(messages: Any) -> int:

@@ -60,13 +60,27 @@ def test_judging_comes_when_due() -> None:
     assert [event.personal for event in played] == [False, False, False, True, False, False, True]
 
 
-def test_newcomers_join_at_the_end_only_and_are_the_ones_judged() -> None:
-    *played, end = plan(Schedule(rounds=6, sample=1.0, evaluate_every=1, newcomers=3))
+@pytest.mark.parametrize("seed", range(3))
+def test_newcomers_are_not_seen_before_the_end_and_then_are_the_ones_judged(seed: int) -> None:
+    *played, end, after = plan(Schedule(rounds=6, sample=1.0, evaluate_every=1, newcomers=3, fine_tune=2), seed)
+    old = tuple(c for c in range(N) if c not in after.joining)
+    assert len(old) == 9
     for event in played:
-        assert event.sampled == event.judged == tuple(range(9))
-    assert played[0].joining == tuple(range(9))
-    assert end.joining == end.judged == (9, 10, 11)
-    assert end.sampled == ()
+        assert event.sampled == event.judged == old
+    assert played[0].joining == old
+    assert end == Event(judged=old, personal=True)
+    assert after == Event(joining=after.joining, judged=after.joining, personal=True, fine_tune=2)
+
+
+def test_newcomers_are_drawn_by_the_seed() -> None:
+    drawn = {plan(Schedule(rounds=1, newcomers=3), seed)[-1].joining for seed in range(8)}
+    assert len(drawn) > 4
+
+
+def test_who_is_named_in_the_plan_is_no_newcomer() -> None:
+    schedule = Schedule(rounds=3, newcomers=4, joins={1: (0, 1, 2)}, leaves={2: (3, 4)}, reprofile={1: (5, 6)})
+    for seed in range(5):
+        assert set(plan(schedule, seed)[-1].joining) < set(range(7, N))
 
 
 def test_joins_and_leaves_are_honoured() -> None:
@@ -110,9 +124,10 @@ def test_drifted_clients_are_profiled_anew_if_they_are_there() -> None:
 
 def test_without_rounds_everybody_joins_and_is_judged() -> None:
     assert plan(Schedule(rounds=0)) == [Event(joining=tuple(range(N)), judged=tuple(range(N)), personal=True)]
-    (end,) = plan(Schedule(rounds=0, newcomers=2))
-    assert end.joining == tuple(range(N))
-    assert end.judged == (10, 11)
+    end, after = plan(Schedule(rounds=0, newcomers=2))
+    assert {*end.joining, *after.joining} == set(range(N))
+    assert end.judged == end.joining
+    assert after.judged == after.joining
 
 
 @pytest.mark.parametrize(
@@ -127,6 +142,9 @@ def test_without_rounds_everybody_joins_and_is_judged() -> None:
         {"newcomers": -1},
         {"evaluate_every": -1},
         {"personal_every": -1},
+        {"fine_tune": -1},
+        {"rounds": 2.5},
+        {"joins": [3]},
     ],
 )
 def test_a_schedule_refuses_nonsense(nonsense: dict[str, float]) -> None:
@@ -137,9 +155,21 @@ def test_a_schedule_refuses_nonsense(nonsense: dict[str, float]) -> None:
 def test_newcomers_must_leave_somebody_to_federate() -> None:
     with pytest.raises(ValueError, match="nobody"):
         plan(Schedule(newcomers=N))
+    with pytest.raises(ValueError, match="6 newcomers of 12 clients, 7 of them named"):
+        plan(Schedule(newcomers=6, leaves={1: tuple(range(7))}))
 
 
 @pytest.mark.parametrize("kind", ["joins", "leaves", "reprofile"])
 def test_clients_that_do_not_exist_are_refused(kind: str) -> None:
     with pytest.raises(ValueError, match="12"):
         plan(Schedule(rounds=3, **{kind: {1: (N,)}}))  # type: ignore[arg-type]
+
+
+def test_a_round_before_the_first_is_refused() -> None:
+    with pytest.raises(ValueError, match="joins names client 3 in round -1"):
+        plan(Schedule(rounds=3, joins={-1: (3,)}))
+
+
+def test_nobody_comes_and_goes_in_the_same_round() -> None:
+    with pytest.raises(ValueError, match=r"joins and .*leaves both name client 4 in round 2"):
+        Schedule(joins={2: (5, 4)}, leaves={2: (4,)})

@@ -59,7 +59,14 @@ class ClientSide:
         return up, memory, recorder.last
 
     def evaluate(
-        self, t: int, client: ClientId, down: Message, memory: Message, last: Vector | None, personal: bool
+        self,
+        t: int,
+        client: ClientId,
+        down: Message,
+        memory: Message,
+        last: Vector | None,
+        personal: bool,
+        fine_tune: int = 0,
     ) -> dict[str, Score]:
         """Scores of one client by protocol; none if it has no test samples."""
         if not len(self.pool.shards[client].test):
@@ -69,6 +76,8 @@ class ClientSide:
         judged = {"received": received, "last_trained": received if last is None else last}
         if personal:
             judged["personal"] = self.algorithm.personalise(task, down, memory)
+        if fine_tune:
+            judged["fine_tuned"], _ = task.sgd(received, epochs=fine_tune, purpose="personal")
         return {protocol: self._score(w, t, client) for protocol, w in judged.items()}
 
     def _score(self, w: Vector, t: int, client: ClientId) -> Score:

@@ -52,9 +52,9 @@ class Local:
                 uploads.append(Upload(c, len(self.pool.shards[c].train), up))
         return uploads
 
-    def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool) -> Scores:
+    def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool, fine_tune: int = 0) -> Scores:
         """Scores by protocol."""
-        jobs = [(t, c, down, self._memory(c), self.last.get(c), personal) for c, down in downloads.items()]
+        jobs = [(t, c, down, self._memory(c), self.last.get(c), personal, fine_tune) for c, down in downloads.items()]
         scores: dict[str, dict[ClientId, Score]] = {}
         for c, by_protocol in zip(downloads, self.run("evaluate", jobs), strict=True):
             for protocol, score in by_protocol.items():

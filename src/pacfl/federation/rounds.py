@@ -29,8 +29,8 @@ class Backend(Protocol):
     def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
         """Local trainings. Replies may be missing: lost replies are normal."""
 
-    def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool) -> Scores:
-        """Scores by protocol: received, last_trained and, where asked, personal."""
+    def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool, fine_tune: int) -> Scores:
+        """Scores by protocol: received, last_trained and, where asked, personal and fine_tuned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ def rounds(
         uploads = backend.train(t, downloads, event.lost) if downloads else []
         state = algorithm.aggregate(state, uploads)
         judged = {c: algorithm.download(state, c) for c in event.judged}
-        scores = backend.evaluate(t, judged, event.personal) if judged else {}
+        scores = backend.evaluate(t, judged, event.personal, event.fine_tune) if judged else {}
         bytes_down = sum(nbytes(d) for d in downloads.values())
         bytes_up += sum(nbytes(u.content) for u in uploads)
         yield Round(t, event, state, scores, bytes_down, bytes_up)

@@ -4,70 +4,105 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pacfl.federation.message import ClientId
+from pacfl.federation.settings import Share, Whole, check
 from pacfl.learning.plan import stream
+
+Clients = tuple[ClientId, ...]
 
 
 @dataclass(frozen=True)
 class Event:
     """One round. Everything the server does is decided by it."""
 
-    joining: tuple[ClientId, ...] = ()  # or profiled anew, if they are known
-    sampled: tuple[ClientId, ...] = ()
+    joining: Clients = ()  # or profiled anew, if they are known
+    sampled: Clients = ()
     lost: frozenset[ClientId] = frozenset()  # sampled clients whose reply never comes, or comes too late
-    judged: tuple[ClientId, ...] = ()
+    judged: Clients = ()
     personal: bool = False  # judge also after personalisation, which costs a local training of everybody
+    fine_tune: int = 0  # judge also after as many epochs of plain training from the model as sent down
 
 
 @dataclass(frozen=True)
 class Schedule:
     """A plan of rounds. All randomness is addressed by the seed and the round."""
 
-    rounds: int = 50
-    sample: float = 0.1  # share of the clients present
-    evaluate_every: int = 0  # rounds between evaluations; 0 evaluates at the end only
-    personal_every: int = 0  # the same for evaluations after personalisation; at the end always
-    newcomers: int = 0  # the last clients, who come after the last round
-    loss: float = 0.0  # probability that a reply is lost
-    joins: Mapping[int, tuple[ClientId, ...]] = field(
-        default_factory=dict
-    )  # round: clients who come (or come back) then
-    leaves: Mapping[int, tuple[ClientId, ...]] = field(default_factory=dict)  # round: clients who go before it
-    reprofile: Mapping[int, tuple[ClientId, ...]] = field(
-        default_factory=dict
-    )  # round: clients whose data have drifted
+    rounds: Whole = 50
+    sample: Share = 0.1  # of the clients present
+    evaluate_every: Whole = 0  # rounds between evaluations; 0 evaluates at the end only
+    personal_every: Whole = 0  # the same for evaluations after personalisation; at the end always
+    newcomers: Whole = 0  # clients, drawn by the seed, whom nobody has seen until they come after the last round
+    fine_tune: Whole = 5  # epochs for which newcomers train the model that they are given
+    loss: Share = 0.0  # probability that a reply is lost
+    joins: Mapping[int, Clients] = field(default_factory=dict)  # round: clients who come (or come back) then
+    leaves: Mapping[int, Clients] = field(default_factory=dict)  # round: clients who go before it
+    reprofile: Mapping[int, Clients] = field(default_factory=dict)  # round: clients whose data have drifted
 
     def __post_init__(self) -> None:
-        if self.rounds < 0 or not 0 < self.sample <= 1 or not 0 <= self.loss <= 1 or self.newcomers < 0:
-            raise ValueError(f"rounds and newcomers must not be negative, sample in (0, 1], loss in [0, 1]; got {self}")
+        check(self)
+        if self.sample == 0:
+            raise ValueError("Schedule.sample must be above 0: somebody has to train")
+        for t, coming in self.joins.items():
+            if both := set(coming) & set(self.leaves.get(t, ())):
+                raise ValueError(f"Schedule.joins and Schedule.leaves both name client {min(both)} in round {t}")
 
 
 def events(schedule: Schedule, n_clients: int, seed: int) -> Iterator[Event]:
-    """The rounds, and one more event in which newcomers come and everybody is judged."""
-    if schedule.newcomers >= n_clients:
-        raise ValueError(f"{schedule.newcomers} newcomers of {n_clients} clients leave nobody to federate")
-    later = {c for group in schedule.joins.values() for c in group}
-    founders = [c for c in range(n_clients - schedule.newcomers) if c not in later]
+    """The rounds, then one more event in which all are judged, and if there are newcomers, one in which they come."""
+    _check_clients(schedule, n_clients)
+    newcomers = _newcomers(schedule, n_clients, seed)
+    founders = [c for c in range(n_clients) if c not in newcomers and _is_founder(schedule, c)]
     present: set[ClientId] = set()
     for t in range(schedule.rounds):
-        came = (*founders, *schedule.joins.get(t, ())) if t == 0 else schedule.joins.get(t, ())
+        came = (*(founders if t == 0 else ()), *schedule.joins.get(t, ()))
         present = (present | set(came)) - set(schedule.leaves.get(t, ()))
-        joining = (*came, *(c for c in schedule.reprofile.get(t, ()) if c in present and c not in came))
         sampled = _sampled(sorted(present), schedule.sample, seed, t)
         draws = stream(seed, "loss", t).random(n_clients)
         yield Event(
-            joining=joining,
+            joining=(*came, *(c for c in schedule.reprofile.get(t, ()) if c in present and c not in came)),
             sampled=sampled,
             lost=frozenset(c for c in sampled if draws[c] < schedule.loss),
             judged=tuple(sorted(present)) if _due(schedule.evaluate_every, t) else (),
             personal=_due(schedule.personal_every, t),
         )
-    last = tuple(range(n_clients - schedule.newcomers, n_clients))
-    joining = (*(founders if schedule.rounds == 0 else ()), *last)
-    everybody = tuple(sorted(present | set(joining)))
-    yield Event(joining=joining, judged=last or everybody, personal=True)
+    at_once = () if schedule.rounds else tuple(founders)
+    yield Event(joining=at_once, judged=tuple(sorted({*present, *at_once})), personal=True)
+    if newcomers:
+        yield Event(joining=newcomers, judged=newcomers, personal=True, fine_tune=schedule.fine_tune)
 
 
-def _sampled(present: list[ClientId], share: float, seed: int, t: int) -> tuple[ClientId, ...]:
+def _check_clients(schedule: Schedule, n_clients: int) -> None:
+    for name in ("joins", "leaves", "reprofile"):
+        for t, clients in getattr(schedule, name).items():
+            for c in clients:
+                if t < 0 or not 0 <= c < n_clients:
+                    raise ValueError(
+                        f"Schedule.{name} names client {c} in round {t}; clients are 0 to {n_clients - 1} "
+                        f"({n_clients} in all), rounds count from 0"
+                    )
+
+
+def _newcomers(schedule: Schedule, n_clients: int, seed: int) -> Clients:
+    """Clients that the plan does not name."""
+    plans = (schedule.joins, schedule.leaves, schedule.reprofile)
+    named = {c for plan in plans for clients in plan.values() for c in clients}
+    free = [c for c in range(n_clients) if c not in named]
+    if schedule.newcomers >= n_clients or schedule.newcomers > len(free):
+        raise ValueError(
+            f"{schedule.newcomers} newcomers of {n_clients} clients, {len(named)} of them named by joins, leaves or "
+            "reprofile, leave nobody to federate"
+        )
+    return tuple(sorted(stream(seed, "newcomers").choice(free, schedule.newcomers, replace=False).tolist()))
+
+
+def _is_founder(schedule: Schedule, client: ClientId) -> bool:
+    """Who is to come later is not there from the start; who goes before it comes was."""
+    joins, leaves = (
+        [t for t, clients in plan.items() if client in clients] for plan in (schedule.joins, schedule.leaves)
+    )
+    return not joins or min(leaves, default=min(joins)) < min(joins)
+
+
+def _sampled(present: list[ClientId], share: float, seed: int, t: int) -> Clients:
     if not present:
         return ()
     n = max(round(share * len(present)), 1)
