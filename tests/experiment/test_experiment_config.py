@@ -356,6 +356,8 @@ CHANGES: dict[type, tuple[str, dict[str, Any]]] = {
             "scheme": {"kind": "label-skew", "share": 0.2},
             "sets": ["usps", "fmnist"],
             "disjoint_labels": True,
+            "samples": 100,
+            "validation": 0.2,
         },
     ),
     Net: ("model", {"name": "logistic"}),

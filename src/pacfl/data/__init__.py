@@ -12,6 +12,7 @@ from pacfl.data.loading import data_folder, load
 from pacfl.data.mixture import mixture
 from pacfl.data.partition import SCHEMES, Partition, build_scheme, partition
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme
+from pacfl.data.subset import held_out, subset, thinned
 
 __all__ = [
     "KNOWN",
@@ -38,9 +39,12 @@ __all__ = [
     "digits",
     "download",
     "from_arrays",
+    "held_out",
     "load",
     "mixture",
     "normalised",
     "partition",
     "split",
+    "subset",
+    "thinned",
 ]

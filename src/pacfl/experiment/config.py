@@ -17,7 +17,7 @@ from pacfl.learning.nets import NETS
 from pacfl.learning.task import Learning
 
 FORMAT: Final = 1  # of runs; a new one makes old results unfindable, so it changes only with their meaning
-KEYS: Final = ("seeds", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation")
+KEYS: Final = ("seeds", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation", "item")
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,16 @@ class Data:
     scheme: Mapping[str, Any] = field(default_factory=lambda: {"kind": "iid"})
     sets: tuple[str, ...] = ()  # of a mixture
     disjoint_labels: bool | None = None  # of a mixture: every set has labels of its own
+    samples: int = 0  # for training, drawn evenly from every class; 0: all there are
+    validation: float = 0.0  # part of every client's training samples that takes the place of its test samples
 
     def __post_init__(self) -> None:
         if self.clients < 1:
             raise ConfigError(f"data.clients must be at least 1, got {self.clients}")
+        if self.samples < 0:
+            raise ConfigError(f"data.samples must be a number of samples, or 0 for all, got {self.samples}")
+        if not 0 <= self.validation < 1:
+            raise ConfigError(f"data.validation must be a part from 0 to less than 1, got {self.validation}")
         build_scheme(self.scheme)
 
 
