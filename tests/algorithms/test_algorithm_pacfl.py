@@ -5,13 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_federation import model, played, pool, same, side
 
 from pacfl.algorithms import PACFL, FedAvg
 from pacfl.algorithms.pacfl import PACFLState
 from pacfl.federation.algorithm import Upload
 from pacfl.federation.message import Message
-from pacfl.federation.schedule import Schedule
+from pacfl.federation.schedule import Schedule, events
 from pacfl.subspace import LINKAGES, MEASURES, Linkage, Measure, adjusted_rand_index, agglomerate, proximity, signature
 
 DOMAINS = ("upright", "turned", "negative")
@@ -179,6 +181,50 @@ def test_newcomers_after_the_last_round_are_judged_by_their_clusters_model() -> 
         assert after.state.cluster_of[c] == after.state.cluster_of[friend]
         assert after.scores["received"][c].loss < untrained[c].loss
         assert after.scores["fine_tuned"][c].loss < untrained[c].loss
+
+
+@st.composite
+def comings_and_goings(draw: st.DrawFn) -> Schedule:
+    """A plan in which anybody comes late, goes, comes back, or drifts."""
+    at = st.dictionaries(st.integers(0, 5), st.lists(st.integers(0, 11), max_size=4, unique=True).map(tuple))
+    joins, leaves, reprofile = draw(at), draw(at), draw(at)
+    leaves = {t: tuple(c for c in clients if c not in joins.get(t, ())) for t, clients in leaves.items()}
+    named = {c for plan in (joins, leaves, reprofile) for clients in plan.values() for c in clients}
+    newcomers = draw(st.integers(0, min(4, 12 - len(named), 11)))
+    return Schedule(rounds=6, newcomers=newcomers, joins=joins, leaves=leaves, reprofile=reprofile)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    schedule=comings_and_goings(),
+    algorithm=st.sampled_from(
+        [GIVEN, PACFL(threshold=5.0, linkage="single"), PACFL(clusters=2, measure="sum"), PACFL(linkage="complete")]
+    ),
+    drift=st.integers(0, 11),
+)
+def test_nobody_changes_cluster_because_somebody_else_came(schedule: Schedule, algorithm: PACFL, drift: int) -> None:
+    """A client is in another cluster than before only if its own signature is another; nor are models exchanged.
+
+    Whoever comes or comes back from the fourth event on has the data of another client, if there is drift.
+    """
+    state = algorithm.init_server(model())
+    for t, event in enumerate(events(schedule, 12, seed=0)):
+        shift = drift if t > 3 else 0
+        told_now = {c: profiles(algorithm)[(c + shift) % 12] for c in event.joining}
+        before, state = state, algorithm.admit(state, told_now) if told_now else state
+        same_data = [c for c in before.bases if np.array_equal(state.bases[c], before.bases[c])]
+        assert set(before.bases) - set(same_data) <= set(event.joining)
+        assert [state.cluster_of[c] for c in same_data] == [before.cluster_of[c] for c in same_data]
+        assert same(state.models[: len(before.models)], before.models)
+        strangers = {k for c, k in state.cluster_of.items() if c not in before.cluster_of}
+        assert strangers <= set(before.cluster_of.values()) | set(range(len(before.models), len(state.models)))
+        uploads = [Upload(c, 5, {"w": np.full_like(model().initial, c + t)}) for c in state.cluster_of if c % 2]
+        state = algorithm.aggregate(state, uploads)
+
+
+def test_whoever_comes_back_as_it_was_is_where_it_was() -> None:
+    before = admitted(PACFL(threshold=5.0), [0, 4, 8], [1, 2], [3, 5, 6, 7])
+    assert PACFL(threshold=5.0).admit(before, {c: profiles(GIVEN)[c] for c in (1, 2, 8)}) is before
 
 
 # Drift

@@ -107,6 +107,36 @@ def test_a_plan_is_obeyed_in_order() -> None:
     assert set(third.state.cluster_of) == {0, 1, 4}
 
 
+class HardOfHearing(Recording):
+    """A backend that misses what some clients tell when they are first asked."""
+
+    def __init__(self, backend: Local, missed: set[ClientId]) -> None:
+        super().__init__(backend)
+        self.missed = missed
+
+    def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
+        told = self.backend.profile(t, [c for c in clients if c not in self.missed])
+        self.missed -= set(clients)
+        return told
+
+    def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
+        return self.backend.train(t, downloads, lost)
+
+
+@pytest.mark.parametrize("missed", [{1, 4}, {0, 1, 2, 3, 4, 5}], ids=["some", "all"])
+@pytest.mark.parametrize("name", NAMES)
+def test_who_was_not_heard_when_it_joined_is_asked_again(name: str, missed: set[ClientId]) -> None:
+    plan = [Event(joining=tuple(range(6)), sampled=(1, 2), judged=(1, 2)), Event(sampled=(1, 4), judged=(1, 4, 5))]
+    algorithm = lively(name)
+    with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
+        deaf = HardOfHearing(backend, set(missed))
+        first, second = rounds(algorithm, deaf, algorithm.init_server(model()), plan)
+    assert set(first.state.cluster_of) == set(range(6)) - missed
+    assert set(first.scores.get("received", {})) == {1, 2} - missed
+    assert set(second.state.cluster_of) == {*first.state.cluster_of, 1, 4}
+    assert set(second.scores["received"]) == {1, 4, 5} & set(second.state.cluster_of)
+
+
 def test_a_lost_reply_is_not_billed_but_what_was_sent_is() -> None:
     d = 4 * len(model().initial)
     run = played(FedAvg(), Schedule(rounds=2, sample=1.0, loss=1.0))

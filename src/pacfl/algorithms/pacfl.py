@@ -53,6 +53,9 @@ class PACFL(Algorithm):
         return {"basis": basis.astype(np.float32), "self_angles": own.astype(np.float32)}
 
     def admit(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> PACFLState:
+        profiles = {c: p for c, p in profiles.items() if not np.array_equal(p["basis"], state.bases.get(c, ()))}
+        if not profiles:
+            return state  # everybody is as before
         old = {c: basis for c, basis in state.bases.items() if c not in profiles}
         bases = {**old, **{c: profile["basis"] for c, profile in profiles.items()}}
         own = [profile["self_angles"] for profile in profiles.values()]
@@ -62,7 +65,7 @@ class PACFL(Algorithm):
             k = None if self.clusters is None else min(self.clusters, len(bases))
             grouping = group(angles, own, self.measure, self.linkage, beta, k)
         else:
-            known = _only(state.grouping, [i for i, c in enumerate(state.bases) if c in old])
+            known = state.grouping.of([i for i, c in enumerate(state.bases) if c in old])
             grouping, _ = regroup(known, list(old.values()), list(bases.values())[len(old) :], own)
         rows = _rows(list(bases), grouping.labels.tolist(), len(old), state)
         models = np.vstack([state.models, *[state.initial] * (max(rows) + 1 - len(state.models))])
@@ -81,9 +84,3 @@ def _rows(clients: Sequence[ClientId], labels: Sequence[int], n_old: int, state:
             left = [state.cluster_of[c] for c in members if state.cluster_of[c] not in row_of.values()]
             row_of[k] = left[0] if left else next(fresh)
     return [row_of[k] for k in labels]
-
-
-def _only(grouping: Grouping, rows: list[int]) -> Grouping:
-    """The grouping of some of its clients."""
-    square = grouping.proximity[np.ix_(rows, rows)]
-    return replace(grouping, proximity=square, floors=grouping.floors[rows], labels=grouping.labels[rows])

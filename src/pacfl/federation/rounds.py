@@ -24,7 +24,7 @@ class Backend(Protocol):
     """A way to reach clients."""
 
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
-        """What clients tell of their data."""
+        """What clients tell of their data. Replies may be missing here too."""
 
     def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
         """Local trainings. Replies may be missing: lost replies are normal."""
@@ -52,16 +52,16 @@ def rounds(
     for t, event in enumerate(events):
         if t < start:
             continue
-        bytes_up = 0
-        if event.joining:
-            profiles = backend.profile(t, event.joining)
-            bytes_up += sum(nbytes(p) for p in profiles.values())
-            state = algorithm.admit(state, profiles)
-        downloads = {c: algorithm.download(state, c) for c in event.sampled}
+        # Who was not heard when it joined is asked again before it trains
+        unheard = (c for c in event.sampled if c not in state.cluster_of and c not in event.joining)
+        asked = (*event.joining, *unheard)
+        profiles = backend.profile(t, asked) if asked else {}
+        state = algorithm.admit(state, profiles) if profiles else state
+        downloads = {c: algorithm.download(state, c) for c in event.sampled if c in state.cluster_of}
         uploads = backend.train(t, downloads, event.lost) if downloads else []
         state = algorithm.aggregate(state, uploads)
-        judged = {c: algorithm.download(state, c) for c in event.judged}
+        judged = {c: algorithm.download(state, c) for c in event.judged if c in state.cluster_of}
         scores = backend.evaluate(t, judged, event.personal, event.fine_tune) if judged else {}
         bytes_down = sum(nbytes(d) for d in downloads.values())
-        bytes_up += sum(nbytes(u.content) for u in uploads)
+        bytes_up = sum(map(nbytes, profiles.values())) + sum(nbytes(u.content) for u in uploads)
         yield Round(t, event, state, scores, bytes_down, bytes_up)

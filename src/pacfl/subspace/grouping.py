@@ -34,6 +34,12 @@ class Grouping:
         """The matrix that the threshold cuts."""
         return self.proximity if self.unit is None else adjust(self.proximity, self.floors, self.unit)
 
+    def of(self, clients: Sequence[int]) -> "Grouping":
+        """The same of some clients, by their places."""
+        rows = np.asarray(clients, dtype=np.intp)
+        square = self.proximity[np.ix_(rows, rows)]
+        return replace(self, proximity=square, floors=self.floors[rows], labels=self.labels[rows])
+
 
 def group(
     proximity: Array,
