@@ -1,0 +1,55 @@
+"""A client's memory, kept at the client, so that it outlasts processes, runs and reboots.
+
+The memory after each round is a file of its own. A server that lost its last rounds in a crash asks for them again, and
+the client goes on from the memory that it had before them: no round is counted twice. What the server has safe is
+forgotten.
+"""
+
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pacfl.federation.message import Message
+from pacfl.files import write_atomically
+from pacfl.learning.model import Vector
+
+LAST_TRAINED = "last-trained"  # stands beside the arrays of the algorithm
+
+
+@dataclass(frozen=True)
+class ClientMemory:
+    """Files of one client in one federation."""
+
+    folder: Path
+
+    def before(self, t: int) -> tuple[Message | None, Vector | None]:
+        """What the client remembered before round t, and the weights that it had last trained."""
+        past = [k for k in self._rounds() if k < t]
+        if not past:
+            return None, None
+        with np.load(io.BytesIO(self._path(past[-1]).read_bytes()), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        last = arrays.pop(LAST_TRAINED, None)
+        return arrays, last
+
+    def keep(self, t: int, memory: Message, last: Vector | None, safe: int) -> None:
+        """Remember from round t on. Rounds before `safe` will not be asked for again."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        buffer = io.BytesIO()
+        arrays = {**memory, **({} if last is None else {LAST_TRAINED: last})}
+        np.savez(buffer, **arrays)  # type: ignore[arg-type]  # names are those of arrays
+        write_atomically(self._path(t), buffer.getvalue())
+        needed = [k for k in self._rounds() if k < safe]
+        for k in self._rounds():
+            if k > t or k in needed[:-1]:
+                self._path(k).unlink(missing_ok=True)
+
+    def _rounds(self) -> list[int]:
+        names = (re.fullmatch(r"after-(\d+)\.npz", path.name) for path in self.folder.glob("after-*.npz"))
+        return sorted(int(found[1]) for found in names if found)
+
+    def _path(self, t: int) -> Path:
+        return self.folder / f"after-{t}.npz"

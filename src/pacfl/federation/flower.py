@@ -1,0 +1,206 @@
+"""The Flower backend: clients behind a Grid, simulated or far away. Replies may be late, broken or hostile."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from flwr.app import Message as Envelope
+from flwr.app import RecordDict
+from flwr.serverapp import Grid
+
+from pacfl.federation import wire
+from pacfl.federation.algorithm import Algorithm, Upload
+from pacfl.federation.message import ClientId, Message
+from pacfl.federation.replies import (
+    LARGEST_PROFILE,
+    Forms,
+    Refused,
+    check_profile,
+    check_size,
+    check_upload,
+    forms_of_profile,
+    forms_of_training,
+)
+from pacfl.federation.rounds import Score, Scores
+from pacfl.learning.model import Model
+
+log = logging.getLogger("pacfl")
+T = TypeVar("T")
+
+IDENTITY: Final = "query.identity"
+SIGNATURE: Final = "query.signature"
+TRAIN: Final = "train"
+EVALUATE: Final = "evaluate"
+
+
+class NoReplyError(RuntimeError):
+    """A client that did not answer, where everybody must."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A reply that was missing or did not count."""
+
+    round: int
+    client: ClientId
+    what: str
+
+
+@dataclass(eq=False)
+class Flower:
+    """Clients by number, and the nodes where they are reached now."""
+
+    grid: Grid
+    algorithm: Algorithm
+    model: Model
+    federation: str  # names the clients' memory
+    nodes: dict[ClientId, int] = field(default_factory=dict)
+    deadline: float = 86_400.0  # seconds
+    poll: float = 0.05  # seconds
+    evaluate_in_training: bool = False
+    safe: int | None = None  # rounds before this one will not be asked for again; None: this one
+    troubles: list[Trouble] = field(default_factory=list)
+    rode: dict[ClientId, dict[str, Score]] = field(default_factory=dict)  # scores in the last replies
+
+    def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
+        """What clients tell of their data; those who do not answer, or nonsense, are missing."""
+        forms = forms_of_profile(self.algorithm, self.model)
+
+        def read(client: ClientId, content: RecordDict) -> Message:  # noqa: ARG001 - one form for all
+            told = wire.unpack(content, LARGEST_PROFILE if forms else 0)
+            check_profile(told, forms)
+            return told
+
+        return self._heard(t, self._ask(SIGNATURE, t, {c: {} for c in clients}, {}), read)
+
+    def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
+        """Local trainings. A client whose reply is lost has trained all the same, and remembers."""
+        asked = {"safe": t if self.safe is None else self.safe, "evaluate": self.evaluate_in_training}
+        replies = self._ask(TRAIN, t, downloads, asked)
+        self.rode = {}
+
+        def read(client: ClientId, content: RecordDict) -> Upload:
+            forms = forms_of_training(self.algorithm, self.model, downloads[client])
+            up = wire.unpack(content, _bytes(forms))
+            check_upload(up, forms, self.model, len(downloads[client].get("models", "1")))
+            size = check_size(wire.about(content).get("size"))
+            self.rode[client] = wire.scores(content)
+            return Upload(client, size, up)
+
+        return [upload for c, upload in self._heard(t, replies, read).items() if c not in lost]
+
+    def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool, fine_tune: int = 0) -> Scores:
+        """Scores by protocol."""
+        asked = {"personal": personal, "fine-tune": fine_tune}
+
+        def read(client: ClientId, content: RecordDict) -> dict[str, Score]:  # noqa: ARG001 - one form for all
+            return wire.scores(content)
+
+        heard = self._heard(t, self._ask(EVALUATE, t, downloads, asked), read)
+        return by_protocol(heard)
+
+    def _ask(
+        self, kind: str, t: int, requests: Mapping[ClientId, Message], about: wire.About
+    ) -> dict[ClientId, RecordDict]:
+        """Send to each client its own, and wait until all have answered or the deadline has come."""
+        waiting: dict[str, ClientId] = {}
+        for client, message in requests.items():
+            told = {"round": t, "client": client, "federation": self.federation, **about}
+            sent = self._send(kind, t, client, wire.pack(message, told))
+            if sent is None:
+                self._trouble(t, client, "cannot be reached")
+            else:
+                waiting[sent] = client
+        replies: dict[ClientId, RecordDict] = {}
+        for sent, reply in answers(self.grid, set(waiting), self.deadline, self.poll).items():
+            client = waiting.pop(sent)
+            if isinstance(reply, str):
+                self._trouble(t, client, reply)
+            else:
+                replies[client] = reply
+        for client in waiting.values():
+            self._trouble(t, client, f"no reply to {kind!r} within {self.deadline:g} s")
+        return {c: replies[c] for c in requests if c in replies}  # as asked: nothing may hang on who was faster
+
+    def _send(self, kind: str, t: int, client: ClientId, content: RecordDict) -> str | None:
+        if client not in self.nodes:
+            return None
+        envelope = Envelope(content, self.nodes[client], kind, ttl=self.deadline, group_id=str(t))
+        sent = list(self.grid.push_messages([envelope]))  # one by one: a list that is too long for a request is lost
+        return sent[0] if sent and sent[0] else None
+
+    def _heard(
+        self, t: int, replies: Mapping[ClientId, RecordDict], read: Callable[[ClientId, RecordDict], T]
+    ) -> dict[ClientId, T]:
+        """What was said by those whose words hold."""
+        heard = {}
+        for client, content in replies.items():
+            try:
+                if wire.about(content).get("round") != t:
+                    raise Refused(f"answers round {wire.about(content).get('round')!r}, not {t}")
+                heard[client] = read(client, content)
+            except Refused as refusal:
+                self._trouble(t, client, f"reply refused: {refusal}")
+        return heard
+
+    def _trouble(self, t: int, client: ClientId, what: str) -> None:
+        self.troubles.append(Trouble(t, client, what))
+        log.warning("round %d client %d: %s", t, client, what)
+
+
+def answers(grid: Grid, sent: set[str], deadline: float, poll: float) -> dict[str, RecordDict | str]:
+    """Replies by the message they answer: their content, or what went wrong."""
+    heard: dict[str, RecordDict | str] = {}
+    end = time.monotonic() + deadline
+    while sent - heard.keys():
+        # Errors that the server made itself come from nobody: only the message they answer tells whom they are about
+        heard |= {m.metadata.reply_to_message_id: _content(m) for m in _pulled(grid, sent - heard.keys(), heard)}
+        if time.monotonic() >= end:
+            break
+        if sent - heard.keys():
+            time.sleep(poll)
+    return heard
+
+
+def _pulled(grid: Grid, wanted: set[str], heard: dict[str, RecordDict | str]) -> list[Envelope]:
+    try:
+        return list(grid.pull_messages(wanted))
+    except (ValueError, KeyError, TypeError):
+        return [m for one in wanted for m in _pulled_alone(grid, one, heard)]
+
+
+def _pulled_alone(grid: Grid, one: str, heard: dict[str, RecordDict | str]) -> list[Envelope]:
+    """One reply that cannot be read must not hide the others."""
+    try:
+        return list(grid.pull_messages({one}))
+    except (ValueError, KeyError, TypeError) as error:
+        heard[one] = f"reply cannot be read: {error}"
+        return []
+
+
+def _content(reply: Envelope) -> RecordDict | str:
+    if not reply.has_error():
+        return reply.content
+    reason = " ".join((reply.error.reason or "").split())  # its end says what happened, after where it did
+    return f"error {reply.error.code}: {reason[-500:]}"
+
+
+def by_protocol(scores: Mapping[ClientId, Mapping[str, Score]]) -> Scores:
+    """Scores of clients by protocol, turned round."""
+    turned: dict[str, dict[ClientId, Score]] = {}
+    for client, own in scores.items():
+        for protocol, score in own.items():
+            turned.setdefault(protocol, {})[client] = score
+    return turned
+
+
+def _bytes(forms: Forms) -> int:
+    total = 0
+    for form in forms.values():
+        n = 1
+        for length in form.shape:
+            n *= length
+        total += 8 * n
+    return total

@@ -1,0 +1,80 @@
+"""The simulation of Flower, on Ray, against the local backend: every algorithm gives the same to the last bit."""
+
+from collections.abc import Iterator
+
+import pytest
+from small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same
+
+from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.flower import NoReplyError
+from pacfl.federation.rounds import Round, rounds
+from pacfl.federation.schedule import Schedule, events
+from pacfl.flower_app.simulation import Simulated, Simulation, simulation
+from pacfl.learning.task import Learning
+
+pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'pacfl[flower]'")
+
+# Ray leaves files and processes of its own to the garbage collector, and warns of its own future
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning", "ignore::FutureWarning:ray.*"
+)
+
+# Two domains; a reply is lost now and then, and somebody comes when all is over
+LIVELY_SCHEDULE = Schedule(rounds=3, sample=0.7, evaluate_every=2, loss=0.2, newcomers=1)
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Simulation]:
+    with simulation(len(pool().shards)) as running:
+        yield running
+
+
+def simulated(
+    nodes: Simulation, algorithm: Algorithm, schedule: Schedule, learning: Learning = LEARNING
+) -> list[Round]:
+    with nodes.reach(algorithm, model(), pool(), learning, SEED) as backend:
+        plan = events(schedule, len(pool().shards), SEED)
+        return list(rounds(algorithm, backend, algorithm.init_server(model()), plan))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_flower_gives_what_the_local_backend_gives(nodes: Simulation, name: str) -> None:
+    algorithm = lively(name)
+    there, here = simulated(nodes, algorithm, LIVELY_SCHEDULE), played(algorithm, LIVELY_SCHEDULE)
+    assert len(there) == len(here)
+    for a, b in zip(there, here, strict=True):
+        assert same(a.state, b.state)
+        assert a.scores == b.scores
+        assert (a.bytes_down, a.bytes_up) == (b.bytes_down, b.bytes_up)
+
+
+@pytest.mark.parametrize("name", ["scaffold", "lg-fedavg"])
+def test_what_clients_remember_can_be_kept_and_given_back(nodes: Simulation, name: str) -> None:
+    """A run that is interrupted after two rounds, and goes on in another backend, ends as one that is not."""
+    algorithm, schedule = lively(name), Schedule(rounds=4, sample=0.7)
+    plan = list(events(schedule, len(pool().shards), SEED))
+    parts = (algorithm, model(), pool(), LEARNING, SEED)
+    with nodes.reach(*parts) as first:
+        *_, interrupted = list(rounds(algorithm, first, algorithm.init_server(model()), plan[:2]))
+        memory, last = first.memory, first.last
+    with nodes.reach(*parts) as second:
+        second.memory, second.last = memory, last
+        *_, end = rounds(algorithm, second, interrupted.state, plan, start=2)
+    assert same(end.state, played(algorithm, schedule)[-1].state)
+
+
+def test_a_client_that_diverges_stops_the_experiment_and_is_named(nodes: Simulation) -> None:
+    with pytest.raises(NoReplyError, match=r"round 0, client \d: .*diverged.*lower the learning rate"):
+        simulated(nodes, lively("fedavg"), Schedule(rounds=3, sample=0.5), Learning(epochs=5, lr=1e30))
+
+
+def test_more_clients_than_nodes_are_refused(nodes: Simulation) -> None:
+    crowd = pool(sizes=(5,) * 4)
+    with pytest.raises(ValueError, match="8 clients want as many nodes, the simulation has 6"):
+        nodes.reach(lively("fedavg"), model(), crowd, LEARNING, SEED).__enter__()
+
+
+def test_simulated_clients_have_no_memory_before_they_train(nodes: Simulation) -> None:
+    with nodes.reach(lively("scaffold"), model(), pool(), LEARNING, SEED) as backend:
+        assert isinstance(backend, Simulated)
+        assert backend.memory == backend.last == {}
