@@ -14,7 +14,7 @@ from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.local import local
 from pacfl.federation.message import Message
 from pacfl.federation.rounds import Round, rounds
-from pacfl.federation.schedule import Event, Schedule
+from pacfl.federation.schedule import Event, Schedule, events
 from pacfl.learning.task import Learning
 
 CLIENTS = range(6)
@@ -223,6 +223,17 @@ def test_a_round_without_local_epochs_teaches_nothing(name: str) -> None:
     run = played(lively(name), Schedule(rounds=2, sample=1.0, evaluate_every=1), learning=idle)
     assert_well(run)
     assert same(run[1].scores["received"], run[0].scores["received"])
+
+
+def test_the_control_of_scaffold_is_the_mean_of_all_clients_controls() -> None:
+    """Of those who took part, who did not, and who came later, as long as no reply is lost."""
+    schedule = Schedule(rounds=6, sample=0.5, joins={2: (1,), 4: (3, 5)}, leaves={3: (0,)})
+    scaffold = lively("scaffold")
+    with local(scaffold, model(), pool(), LEARNING, SEED) as backend:
+        for r in rounds(scaffold, backend, scaffold.init_server(model()), events(schedule, 6, SEED)):
+            known = [backend.memory.get(c, scaffold.init_client(model()))["c"] for c in r.state.cluster_of]
+            np.testing.assert_allclose(r.state.control, np.mean(known, axis=0), rtol=0, atol=1e-6)
+    assert np.abs(r.state.control).max() > 1e-2
 
 
 # What travels: hand-counted, in numbers of 4 bytes, d = 610 weights, 90 of them in the last layer

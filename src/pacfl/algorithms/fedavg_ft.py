@@ -11,7 +11,7 @@ from pacfl.learning.task import Task
 @final
 @dataclass(frozen=True)
 class FedAvgFT(Algorithm):
-    """FedAvg, then every client fine-tunes the global model for some epochs."""
+    """FedAvg, judged after every client has fine-tuned the global model for some epochs of its own."""
 
     epochs: Whole = 1
 

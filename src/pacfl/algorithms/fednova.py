@@ -12,7 +12,10 @@ from pacfl.learning.task import Task
 @final
 @dataclass(frozen=True)
 class FedNova(Algorithm):
-    """Wang and others (2020), Eq. 7: the mean of directions, so that more steps are not more votes."""
+    """Wang and others (2020), Eq. 7: the mean of directions, so that more steps are not more votes.
+
+    d_i = (w0 - w_i) / a_i with the effective steps a_i, and w = w0 - (Σ p_i a_i) (Σ p_i d_i) with the shares p_i.
+    """
 
     def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
         w, steps = task.sgd(down["w"])

@@ -16,7 +16,10 @@ from pacfl.learning.task import Task
 @final
 @dataclass(frozen=True)
 class IFCA(Algorithm):
-    """Ghosh and others (2020), Algorithm 1: all models go down, a client trains the one of least training loss."""
+    """Ghosh and others (2020), Algorithm 1 with model averaging: all models go down, a client trains one of them.
+
+    It takes j = argmin_j F_i(w_j), the least loss on its own training data; w_j is the mean of those who took it.
+    """
 
     k: Count = 2
 

@@ -13,7 +13,10 @@ from pacfl.learning.task import Task
 @final
 @dataclass(frozen=True)
 class LGFedAvg(Algorithm):
-    """Liang and others (2020): the first layers stay at the client, only the last ones travel."""
+    """Liang and others (2020), Algorithm 1: the first layers stay at the client, only the last ones travel.
+
+    A model is w = (body_i, head); all of it is trained, body_i is kept and head = Σ n_i head_i / Σ n_i.
+    """
 
     shared_layers: Count = 2
 

@@ -15,7 +15,7 @@ from pacfl.learning.task import Task
 class PerFedAvg(Algorithm):
     """Fallah and others (2020), first-order variant: learn a start from which one step of length alpha adapts well.
 
-    The paper's beta is the learning rate of local training.
+    w -= beta ∇f(w - alpha ∇f(w, D), D'), two halves D and D' of a batch. The paper's beta is the learning rate.
     """
 
     alpha: NotNegative = 0.01

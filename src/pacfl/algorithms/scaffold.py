@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -20,10 +20,19 @@ class ScaffoldState(State):
 @final
 @dataclass(frozen=True)
 class Scaffold(Algorithm):
-    """Karimireddy and others (2020), Algorithm 1, option II: gradients are corrected by control variates c - ci."""
+    """Karimireddy and others (2020), Algorithm 1, option II: gradients are corrected by control variates c - ci.
+
+    The server's c is the mean of the ci of all N clients, whether or not they took part: c += Σ dci / N.
+    """
 
     def init_server(self, model: Model) -> ScaffoldState:
         return ScaffoldState(model.initial[None], control=np.zeros_like(model.initial))
+
+    def admit(self, state: ScaffoldState, profiles: Mapping[ClientId, Message]) -> ScaffoldState:
+        after: ScaffoldState = super().admit(state, profiles)
+        # Those who come have ci = 0, and c is the mean of more
+        control = state.control * np.float32(len(state.cluster_of) / max(len(after.cluster_of), 1))
+        return replace(after, control=control)
 
     def init_client(self, model: Model) -> Message:
         return {"c": np.zeros_like(model.initial)}
