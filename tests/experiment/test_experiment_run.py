@@ -1,3 +1,4 @@
+import errno
 import json
 import subprocess
 import sys
@@ -9,11 +10,14 @@ import numpy as np
 import pytest
 
 from pacfl.data import Dataset, from_arrays, load
+from pacfl.experiment import checkpoint, store
 from pacfl.experiment import run as module
+from pacfl.experiment.checkpoint import LISTS
 from pacfl.experiment.config import Run, expand
 from pacfl.experiment.run import play, prepared
-from pacfl.experiment.store import CHECKPOINTS, RunFolder, folder_of
+from pacfl.experiment.store import RunFolder, folder_of
 from pacfl.experiment.summary import clusters, spread
+from pacfl.files import write_atomically
 
 ALGORITHMS = (
     {"name": "fedavg"},
@@ -34,9 +38,8 @@ PROTOCOLS = {"received", "personal", "last_trained"}
 
 
 @pytest.fixture(autouse=True)
-def _always_saved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint after every round, and data read once."""
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+def _read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data are read once."""
     monkeypatch.setattr(module, "load", lambda name, _folder, **options: loaded(name, **options))
 
 
@@ -77,39 +80,41 @@ def test_a_run_interrupted_after_every_round_ends_as_one_that_never_was(
     run = one(algorithm=algorithm)
     whole, broken = folders(run, tmp_path)
     expected = finished(run, whole)
-    assert [record["round"] for record in expected[0]] == [0, 1, 2, 3, 4]
-    for n in range(5):
+    assert [record["round"] for record in expected[0]] == [0, 1, 2, 3, 4, 5]
+    for n in range(6):
         interrupted(run, broken, 1)
         assert len(broken.records()) == n + 1
     assert finished(run, broken) == expected
 
 
-def test_a_run_without_a_checkpoint_begins_anew_and_leaves_no_trace_of_the_first_attempt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class FullDisk:
+    """A disk on which the n-th write fails, and all that follow."""
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+
+    def write(self, path: Path, content: bytes) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return write_atomically(path, content)
+
+
+@pytest.mark.parametrize("n", [*range(12), 20, 31])
+def test_a_run_that_met_a_full_disk_goes_on_when_there_is_room(
+    n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKPOINTS", 1e9)
+    """Whatever could not be written: the list of a checkpoint, an array of it, the description of clients."""
     run = one(algorithm={"name": "scaffold"})
     whole, broken = folders(run, tmp_path)
-    interrupted(run, broken, 3)
-    assert broken.load_checkpoint() is None
-    assert finished(run, broken) == finished(run, whole)
-
-
-@pytest.mark.parametrize("saved", [1, 2, 3, 4, 5])
-def test_rounds_played_after_the_last_checkpoint_are_played_again(
-    saved: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The checkpoint is of round `saved`, and the crash comes after round 5."""
-    run = one(algorithm={"name": "lg-fedavg", "shared_layers": 1})
-    whole, broken = folders(run, tmp_path)
-    expected = finished(run, whole)
-    interrupted(run, broken, saved)
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_CHECKPOINTS", 1e9)
-    interrupted(run, broken, 5 - saved)
-    checkpoint = broken.load_checkpoint()
-    assert checkpoint is not None
-    assert checkpoint["round"] == saved
-    assert finished(run, broken) == expected
+    with monkeypatch.context() as patched:
+        disk = FullDisk(n)
+        patched.setattr(store, "write_atomically", disk.write)
+        patched.setattr(checkpoint, "write_atomically", disk.write)
+        with pytest.raises(OSError, match="No space left"):
+            list(play(run, broken))
+    assert broken.result() is None
+    assert finished(run, RunFolder(broken.path)) == finished(run, whole)
 
 
 @pytest.mark.parametrize("n_damaged", [1, 2])
@@ -117,7 +122,7 @@ def test_a_run_whose_checkpoints_are_damaged_ends_as_if_they_were_not(n_damaged:
     run = one(algorithm={"name": "scaffold"})
     whole, broken = folders(run, tmp_path)
     interrupted(run, broken, 3)
-    for name in CHECKPOINTS[:n_damaged]:
+    for name in LISTS[:n_damaged]:
         (broken.path / name).write_bytes(b"damage")
     assert finished(run, broken) == finished(run, whole)
 
@@ -142,10 +147,10 @@ def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
     program = """
 import json, sys
 from pathlib import Path
+from pacfl.experiment import checkpoint, store
 from pacfl.experiment import run as module
 from pacfl.experiment.config import expand
 from pacfl.experiment.store import folder_of, owned
-module.SECONDS_BETWEEN_CHECKPOINTS = 0.0
 (run,) = expand(json.loads(sys.argv[1]))
 folder = folder_of(run, Path(sys.argv[2]))
 with owned(folder):
@@ -162,9 +167,9 @@ with owned(folder):
         playing.communicate(timeout=20)  # its output ends when its workers have ended too
     assert broken.result() is None
     assert len(broken.records()) >= 4
-    checkpoint = broken.load_checkpoint()
-    assert checkpoint is not None
-    assert checkpoint["round"] >= 3
+    kept = RunFolder(broken.path).load_checkpoint()
+    assert kept is not None
+    assert kept["round"] >= 3
     assert finished(run, broken) == expected
 
 
@@ -287,9 +292,10 @@ def test_samples_are_prepared_channels_first_and_raw_ones_are_left_alone(shape: 
 
 def test_spread_by_hand() -> None:
     """Of 0, 1, ..., 19: mean 9.5, variance (20² - 1) / 12 = 33.25, and the worst two of twenty have mean 0.5."""
-    told = spread({c: float(19 - c) for c in range(20)})
+    told = spread([float(19 - c) for c in range(20)])
     assert told == {"mean": 9.5, "std": pytest.approx(33.25**0.5), "worst_tenth": 0.5}
-    assert spread({3: 0.25}) == {"mean": 0.25, "std": 0.0, "worst_tenth": 0.25}
+    assert spread(range(20), "highest")["worst_tenth"] == 18.5
+    assert spread([0.25]) == {"mean": 0.25, "std": 0.0, "worst_tenth": 0.25}
 
 
 def test_clusters_without_members_are_not_counted() -> None:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from small_federation import LEARNING, NAMES, SEED, lively, model, pool, same
 
+from pacfl.experiment.checkpoint import ARRAYS, LISTS
 from pacfl.experiment.codec import KINDS, decode, encode
 from pacfl.experiment.config import expand
-from pacfl.experiment.store import CHECKPOINTS, RunFolder, StoreError, all_folders, folder_of, owned
+from pacfl.experiment.store import RunFolder, StoreError, all_folders, folder_of, owned
 from pacfl.federation.local import local
 from pacfl.federation.rounds import rounds
 from pacfl.federation.schedule import Schedule, events
@@ -33,12 +34,18 @@ def lived(name: str) -> tuple[Any, dict[str, Any]]:
         return last.state, {"memory": backend.memory, "last": backend.last}
 
 
+def recorded(folder: RunFolder, n: int) -> None:
+    for t in range(n):
+        folder.append({"round": t})
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_state_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
     state, clients = lived(name)
     assert same(there_and_back(state), state)
     assert same(there_and_back(clients), clients)
     folder = RunFolder(tmp_path)
+    recorded(folder, 3)
     folder.save_checkpoint({"round": 3, "state": state, **clients})
     loaded = folder.load_checkpoint()
     assert loaded is not None
@@ -80,7 +87,7 @@ def test_plain_values_come_back_with_their_types(value: Any) -> None:
     ids=lambda a: str(a.dtype),
 )
 def test_arrays_come_back_to_the_bit(array: np.ndarray, tmp_path: Path) -> None:
-    RunFolder(tmp_path).save_checkpoint({"x": array})
+    RunFolder(tmp_path).save_checkpoint({"round": 0, "x": array})
     loaded = RunFolder(tmp_path).load_checkpoint()
     assert loaded is not None
     assert same(loaded["x"], array)
@@ -159,7 +166,13 @@ def test_what_is_no_number_is_not_written(folder: RunFolder) -> None:
 
 def saved(folder: RunFolder, n: int) -> None:
     for t in range(n):
+        folder.append({"round": t})
         folder.save_checkpoint({"round": t, "w": np.full(100, t, dtype=np.float32)})
+
+
+def array_files(folder: RunFolder) -> list[Path]:
+    """The arrays on disk, oldest first."""
+    return sorted((folder.path / ARRAYS).iterdir(), key=lambda path: path.stat().st_mtime_ns)
 
 
 def damage(path: Path, how: str) -> None:
@@ -196,7 +209,7 @@ def test_the_newest_checkpoint_is_the_one(folder: RunFolder, n: int) -> None:
 @pytest.mark.parametrize("how", HOWS)
 def test_the_one_before_takes_the_place_of_a_damaged_checkpoint(folder: RunFolder, how: str) -> None:
     saved(folder, 3)
-    damage(folder.path / CHECKPOINTS[0], how)
+    damage(folder.path / LISTS[0], how)
     loaded = folder.load_checkpoint()
     assert loaded is not None
     assert loaded["round"] == 1
@@ -205,7 +218,7 @@ def test_the_one_before_takes_the_place_of_a_damaged_checkpoint(folder: RunFolde
 @pytest.mark.parametrize("how", HOWS)
 def test_where_both_are_damaged_there_is_none(folder: RunFolder, how: str) -> None:
     saved(folder, 3)
-    for name in CHECKPOINTS:
+    for name in LISTS:
         damage(folder.path / name, how)
     assert folder.load_checkpoint() is None
 
@@ -213,11 +226,59 @@ def test_where_both_are_damaged_there_is_none(folder: RunFolder, how: str) -> No
 def test_a_damaged_one_does_not_take_the_place_of_a_whole_one(folder: RunFolder) -> None:
     """Saved after a damage, then damaged again: the state of the round in between is gone, that before is not."""
     saved(folder, 2)
-    damage(folder.path / CHECKPOINTS[0], "flipped")
+    damage(folder.path / LISTS[0], "flipped")
     folder.save_checkpoint({"round": 2})
     loaded = folder.load_checkpoint()
     assert loaded is not None
     assert loaded["round"] == 2
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_damaged_array_is_a_damaged_checkpoint(folder: RunFolder, how: str) -> None:
+    saved(folder, 3)
+    assert len(array_files(folder)) == 2
+    damage(array_files(folder)[-1], how)
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    assert loaded["round"] == 1
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_what_was_damaged_once_is_written_again(folder: RunFolder, how: str) -> None:
+    """The round is played again, comes to the same array, and must not take the damaged file for it."""
+    saved(folder, 3)
+    damage(array_files(folder)[-1], how)
+    again = RunFolder(folder.path)
+    assert again.load_checkpoint() is not None
+    again.save_checkpoint({"round": 2, "w": np.full(100, 2, dtype=np.float32)})
+    loaded = RunFolder(folder.path).load_checkpoint()
+    assert loaded is not None
+    assert loaded["round"] == 2
+
+
+def test_a_round_costs_what_it_changed(folder: RunFolder) -> None:
+    """Of a hundred clients one has trained: one array is written, and what nobody needs any more is deleted."""
+    memory = {c: np.full(50, c, dtype=np.float32) for c in range(100)}
+    folder.append({"round": 0})
+    for t in range(5):
+        memory = {**memory, t: np.full(50, 1000 + t, dtype=np.float32)}
+        before = {path: path.stat().st_mtime_ns for path in (folder.path / ARRAYS).glob("*")}
+        folder.save_checkpoint({"round": 0, "memory": memory})
+        after = {path: path.stat().st_mtime_ns for path in array_files(folder)}
+        assert len({path for path in after if path not in before}) == (100 if t == 0 else 1)
+        assert all(after[path] == before[path] for path in after if path in before)
+        assert len(after) == 100 + (t > 0)
+    loaded = RunFolder(folder.path).load_checkpoint()
+    assert loaded is not None
+    assert same(loaded["memory"], memory)
+
+
+def test_a_checkpoint_whose_rounds_are_not_recorded_does_not_count(folder: RunFolder) -> None:
+    saved(folder, 3)
+    folder.keep_records(1)
+    loaded = folder.load_checkpoint()
+    assert loaded is not None
+    assert loaded["round"] == 1
 
 
 def test_a_finished_run_keeps_its_result_and_no_checkpoint(folder: RunFolder) -> None:
@@ -225,7 +286,7 @@ def test_a_finished_run_keeps_its_result_and_no_checkpoint(folder: RunFolder) ->
     assert folder.result() is None
     folder.finish({"hash": "abc", "ari": None})
     assert folder.result() == {"hash": "abc", "ari": None}
-    assert {path.name for path in folder.path.iterdir()} == {"result.json"}
+    assert {path.name for path in folder.path.iterdir()} == {"result.json", "rounds.jsonl"}
 
 
 def test_a_damaged_result_is_named(folder: RunFolder) -> None:
@@ -254,6 +315,12 @@ def test_a_folder_has_one_owner_at_a_time(folder: RunFolder) -> None:
         pass
     with owned(folder):
         pass
+
+
+def test_what_a_killed_process_left_half_written_is_cleared_away(folder: RunFolder) -> None:
+    (folder.path / ".result.json.abc.part").write_bytes(b"half")
+    with owned(folder):
+        assert list(folder.path.iterdir()) == []
 
 
 def test_another_process_is_another_owner_until_it_is_killed(folder: RunFolder) -> None:

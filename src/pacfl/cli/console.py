@@ -19,6 +19,11 @@ out = Console()
 err = Console(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print a table for spreadsheets.")]
+
+
+class MissingLibraryError(RuntimeError):
+    """A library that a command needs, and how to get it."""
 
 
 @contextmanager

@@ -2,30 +2,29 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from pacfl.cli.console import AsJson, app, err, out
+from pacfl.cli.console import AsCsv, AsJson, MissingLibraryError, app, err, out
+from pacfl.cli.display import display, percent, results_table, targets_table
+from pacfl.cli.tensorboard import curves
 
 if TYPE_CHECKING:
     from pacfl.experiment.config import Run
+    from pacfl.experiment.store import RunFolder
 
 Runs = Annotated[Path, typer.Option("--runs", help="Folder in which runs are kept.")]
 DataFolder = Annotated[
     Path | None, typer.Option("--data", help="Folder with data sets. Default: $PACFL_DATA, or ./data.")
 ]
-
-
-class MissingLibraryError(RuntimeError):
-    """A library that this command needs."""
 
 
 @app.command()
@@ -37,55 +36,64 @@ def run(
     workers: Annotated[
         int, typer.Option(min=1, help="Processes that train clients. Results do not depend on it.")
     ] = os.cpu_count() or 1,
+    device: Annotated[
+        str | None, typer.Option(help="Where clients train: cpu, cuda, ... Only the CPU was tried.")
+    ] = None,
     runs: Runs = Path("runs"),
     data: DataFolder = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Also write what TensorBoard reads, into FOLDER/HASH.")
+    ] = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Run an experiment: what is finished is not run again, what was interrupted goes on."""
     with _learning():
-        from pacfl.experiment.config import read
-        from pacfl.experiment.run import play
-        from pacfl.experiment.store import folder_of, owned
-    asked = read(file, tuple(settings or ()))
-    results = []
-    with _display(asked, quiet=as_json) as show:
-        for one in asked:
-            folder = folder_of(one, runs)
-            result = folder.result()
-            if result is None:
-                with owned(folder):
-                    for result in play(one, folder, data, workers):
-                        show(one, result)
-            else:
-                show(one, result)
-            results.append(result or {})
-    if as_json:
-        for result in results:
-            print(json.dumps(result))
-    else:
-        out.print(_table(results, f"{len(results)} runs of {file}"))
+        from pacfl.experiment.config import evaluation, expand, read_table
+        from pacfl.experiment.store import folder_of
+    table = read_table(file, (*(settings or ()), *([f"device={json.dumps(device)}"] if device else ())))
+    asked, targets = expand(table), evaluation(table).targets
+    folders = [folder_of(one, runs) for one in asked]
+    diverged = []
+    with display(asked, quiet=as_json or as_csv) as show:
+        for one, folder in zip(asked, folders, strict=True):
+            shows = [partial(show, one), *([curves(folder, tensorboard / one.hash)] if tensorboard else ())]
+            message = _finish(one, folder, data, workers, shows)
+            diverged += [f"{one.label()} seed {one.seed}: {message}"] if message else []
+    _tell(_told(folders, runs, targets), f"{len(folders)} runs of {file}", as_json, as_csv)
+    for message in diverged:
+        err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    if diverged:
+        raise typer.Exit(1)
 
 
 @app.command("ls")
 def list_runs(runs: Runs = Path("runs"), as_json: AsJson = False) -> None:
     """List the runs that are kept."""
     with _learning():
+        from pacfl.experiment.config import label
         from pacfl.experiment.store import all_folders
     rows = []
     for folder in all_folders(runs):
         content = folder.content() or {}
-        result = folder.result()
-        state = "finished" if result else f"{len(folder.records())} rounds"
-        rows.append({"hash": folder.path.name, "state": state, **_described(content)})
+        rows.append(
+            {
+                "hash": folder.path.name,
+                "algorithm": label(content["algorithm"]),
+                "data": content["data"]["name"],
+                "clients": content["data"]["clients"],
+                "seed": content["seed"],
+                "state": "finished" if folder.result() else f"{len(folder.records())} rounds",
+            }
+        )
     if as_json:
         for row in rows:
             print(json.dumps(row))
         return
-    table = Table(title=f"{len(rows)} runs in {runs}")
-    for heading in ("hash", "algorithm", "data", "clients", "seed", "state"):
-        table.add_column(heading)
+    headings = ("hash", "algorithm", "data", "clients", "seed", "state")
+    table = Table(*headings, title=f"{len(rows)} runs in {runs}")
     for row in rows:
-        table.add_row(*(escape(str(row[key])) for key in ("hash", "algorithm", "data", "clients", "seed", "state")))
+        table.add_row(*(escape(str(row[key])) for key in headings))
     out.print(table)
 
 
@@ -93,34 +101,36 @@ def list_runs(runs: Runs = Path("runs"), as_json: AsJson = False) -> None:
 def show(
     prefix: Annotated[str, typer.Argument(metavar="HASH", help="Of a run, or its beginning.")],
     runs: Runs = Path("runs"),
+    target: Annotated[
+        list[float] | None, typer.Option(min=0, max=1, help="A mean accuracy: when was it reached? May be repeated.")
+    ] = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
-    """Show one run: its settings and what came of it."""
+    """Show one run: its settings and what came of it. As CSV, a line for each round."""
     with _learning():
+        from pacfl.experiment.compare import alone, worse_than_alone
+        from pacfl.experiment.export import as_csv as table_of
         from pacfl.experiment.store import StoreError, all_folders
-    found = [folder for folder in all_folders(runs) if folder.path.name.startswith(prefix)]
+    folders = all_folders(runs)
+    found = [folder for folder in folders if folder.path.name.startswith(prefix)]
     if len(found) != 1:
         raise StoreError(f"{len(found)} runs in {runs} begin with {prefix!r}; 'pacfl ls' lists them")
     folder = found[0]
-    content, result, records = folder.content(), folder.result(), folder.records()
-    if as_json:
-        print(json.dumps({"run": content, "result": result, "rounds": records}))
-        return
-    out.print_json(json.dumps(content))
-    if result:
-        out.print(_table([result], str(folder.path)))
-    judged = [record for record in records if "accuracy" in record]
-    table = Table(title=f"{len(records)} rounds")
-    for heading in ("round", "clusters", "received", "last-trained", "personal", "Mb per client"):
-        table.add_column(heading, justify="right")
-    sent = 0
+    content, records, results = folder.content(), folder.records(), _told(found, runs, target or ())
+    reference = alone(folder, folders)
+    solo = {} if reference is None else {record["round"]: record for record in reference.records()}
     for record in records:
-        sent += record["bytes_down"] + record["bytes_up"]
-        if record in judged:
-            megabits = 8e-6 * sent / max(record["clients"], 1)
-            scores = (_percent(record["accuracy"].get(p)) for p in ("received", "last_trained", "personal"))
-            table.add_row(str(record["round"]), str(record["clusters"]), *scores, f"{megabits:.1f}")
-    out.print(table)
+        record["worse_than_alone"] = worse_than_alone(record, solo.get(record["round"]))
+    if as_json:
+        print(json.dumps({"run": content, "result": results[0] if results else None, "rounds": records}))
+    elif as_csv:
+        print(table_of(records), end="")
+    else:
+        out.print_json(json.dumps(content))
+        if results:
+            _tell(results, str(folder.path))
+        out.print(_rounds_table(records))
 
 
 @app.command("data")
@@ -140,83 +150,75 @@ def list_data(
     if as_json:
         print(json.dumps([{**asdict(entry), "found": entry.found} for entry in entries], default=str))
         return
-    table = Table(title=f"data sets in {where}")
-    for heading in ("name", "what", "found", "how to get it"):
-        table.add_column(heading)
+    table = Table("name", "what", "found", "how to get it", title=f"data sets in {where}")
     for entry in entries:
         found = f"{entry.n_train:,} + {entry.n_test:,} samples, {entry.format}" if entry.found else entry.problem or "-"
         table.add_row(*(escape(text) for text in (entry.name, entry.title, found, "" if entry.found else entry.how)))
     out.print(table)
 
 
-def _table(results: list[dict[str, Any]], title: str) -> Table:
-    """Results side by side; every accuracy under the name of its protocol."""
-    table = Table(title=title, caption="accuracy in %, mean ± deviation over clients; MB down + up")
-    for heading in ("algorithm", "seed", "clusters", "ARI", "received", "personal", "last-trained", "MB"):
-        table.add_column(heading, justify="left" if heading == "algorithm" else "right", no_wrap=heading != "algorithm")
-    for r in results:
-        scores = (_percent(r["accuracy"].get(p)) for p in ("received", "personal", "last_trained"))
-        ari = "-" if r["ari"] is None else f"{r['ari']:.2f}"
-        sent = f"{r['bytes_down'] / 1e6:.0f}+{r['bytes_up'] / 1e6:.0f}"
-        table.add_row(escape(r["algorithm"]), str(r["seed"]), str(r["clusters"]), ari, *scores, sent)
+def _finish(
+    one: "Run", folder: "RunFolder", data: Path | None, workers: int, shows: list[Callable[[Mapping[str, Any]], None]]
+) -> str | None:
+    """Play what is missing of a run, showing every record; if it diverges, what is to be said of it."""
+    from pacfl.experiment.run import play
+    from pacfl.experiment.store import owned
+    from pacfl.learning.task import Diverged
+
+    def records() -> Iterator[Mapping[str, Any]]:
+        finished = folder.result()
+        if finished is None:
+            with owned(folder):
+                finished = folder.result()  # another process may have finished it while this one waited
+                if finished is None:
+                    yield from play(one, folder, data, workers)
+                    return
+        yield finished
+
+    try:
+        for record in records():
+            for show in shows:
+                show(record)
+    except Diverged as error:
+        return str(error)
+    return None
+
+
+def _told(folders: "list[RunFolder]", runs: Path, targets: Any) -> list[dict[str, Any]]:
+    from pacfl.experiment.compare import told
+    from pacfl.experiment.store import all_folders
+
+    others = all_folders(runs)
+    results = (told(folder, others, targets) for folder in folders)
+    return [result for result in results if result is not None]
+
+
+def _tell(results: list[dict[str, Any]], title: str, as_json: bool = False, as_csv: bool = False) -> None:
+    if as_json:
+        for result in results:
+            print(json.dumps(result))
+    elif as_csv:
+        from pacfl.experiment.export import as_csv as table_of
+
+        print(table_of(results), end="")
+    elif results:
+        out.print(results_table(results, title))
+        if "to_target" in results[0]:
+            out.print(targets_table(results))
+
+
+def _rounds_table(records: list[dict[str, Any]]) -> Table:
+    from pacfl.experiment.summary import megabits_per_client
+
+    table = Table(title=f"{len(records)} rounds")
+    for heading in ("round", "clusters", "received", "last-trained", "personal", "Mb per client"):
+        table.add_column(heading, justify="right")
+    for i, record in enumerate(records):
+        if "accuracy" in record:
+            scores = (percent(record["accuracy"].get(p)) for p in ("received", "last_trained", "personal"))
+            sent = f"{megabits_per_client(records[: i + 1]):.1f}"
+            table.add_row(str(record["round"]), str(record["clusters"]), *scores, sent)
     return table
-
-
-def _percent(spread: dict[str, float] | None) -> str:
-    return "-" if spread is None else f"{100 * spread['mean']:.1f}±{100 * spread['std']:.1f}"
-
-
-def _described(content: dict[str, Any]) -> dict[str, Any]:
-    algorithm = dict(content["algorithm"])
-    name = algorithm.pop("name")
-    given = ", ".join(f"{k}={v}" for k, v in algorithm.items())
-    data = content["data"]
-    return {
-        "algorithm": f"{name}({given})" if given else name,
-        "data": data["name"],
-        "clients": data["clients"],
-        "seed": content["seed"],
-    }
-
-
-@contextmanager
-def _display(asked: "list[Run]", quiet: bool) -> Iterator[Any]:
-    """A live table for those who watch, plain lines otherwise."""
-    latest: dict[str, dict[str, Any]] = {}
-
-    def rows() -> Table:
-        table = Table()
-        for heading in ("algorithm", "seed", "round", "clusters", "received"):
-            table.add_column(heading, justify="left" if heading == "algorithm" else "right")
-        for one in asked:
-            kept = latest.get(one.hash, {})
-            score = _percent(kept.get("accuracy", {}).get("received"))
-            done = (
-                "done"
-                if "seconds" in kept
-                else f"{min(kept.get('round', -1) + 1, one.schedule.rounds)}/{one.schedule.rounds}"
-            )
-            table.add_row(escape(one.label()), str(one.seed), done, str(kept.get("clusters", "")), score)
-        return table
-
-    if err.is_terminal and not quiet:
-        with Live(rows(), console=err, transient=True, refresh_per_second=4) as live:
-
-            def update(one: "Run", kept: dict[str, Any]) -> None:
-                latest[one.hash] = {**latest.get(one.hash, {}), **kept}
-                live.update(rows())
-
-            yield update
-    else:
-
-        def line(one: "Run", kept: dict[str, Any]) -> None:
-            finished = "seconds" in kept
-            if "accuracy" in kept and not quiet and (finished or kept["round"] < one.schedule.rounds):
-                where = "done" if finished else f"round {kept['round'] + 1}/{one.schedule.rounds}"
-                score = _percent(kept["accuracy"]["received"])
-                err.print(f"{one.label()} seed {one.seed}: {where}, received {score}", highlight=False)
-
-        yield line
 
 
 @contextmanager

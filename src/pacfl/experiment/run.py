@@ -1,28 +1,52 @@
-"""The pipeline: the way of the data, from files to results, in one function."""
+"""The pipeline: the way of the data, from files to results."""
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from pacfl import algorithms
-from pacfl.data import Dataset, Partition, build_scheme, load, normalised, partition
+from pacfl.algorithms.pacfl import PACFLState
+from pacfl.data import Dataset, Partition, build_scheme, held_out, load, normalised, partition, thinned
+from pacfl.experiment import description, summary
 from pacfl.experiment.config import Run
+from pacfl.experiment.settings import ConfigError
 from pacfl.experiment.store import RunFolder
-from pacfl.experiment.summary import record
+from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import Pool, Shard
-from pacfl.federation.local import local
-from pacfl.federation.rounds import rounds
-from pacfl.federation.schedule import events
-from pacfl.learning.eager import check_outputs
+from pacfl.federation.local import Local, local
+from pacfl.federation.rounds import Round, rounds
+from pacfl.federation.schedule import Event, Schedule, events
+from pacfl.learning.eager import check_device, check_outputs
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.nets import NETS, InputShape
 from pacfl.learning.plan import stream
-from pacfl.learning.task import Samples
+from pacfl.learning.task import Learning, Samples
 
-SECONDS_BETWEEN_CHECKPOINTS = 10.0
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """All that is played: data divided among clients, a model, an algorithm and a plan."""
+
+    dataset: Dataset
+    parts: Partition
+    pool: Pool
+    model: Model
+    algorithm: Algorithm
+    learning: Learning
+    plan: tuple[Event, ...]
+    seed: int
+
+    def backend(self, workers: int, device: str) -> AbstractContextManager[Local]:
+        """A way to reach the clients, to be entered."""
+        check_device(device)
+        n = workers if device == "cpu" else 1  # a forked process cannot share its parent's accelerator
+        return local(self.algorithm, self.model, self.pool, self.learning, self.seed, n, device)
 
 
 def play(
@@ -33,33 +57,76 @@ def play(
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[dict[str, Any]]:
     """Play a run, or go on with it, yielding the record of every round; the last one is its result."""
-    dataset = load(run.data.name, data_folder, **_options(run))
-    parts = partition(dataset, build_scheme(run.data.scheme), run.data.clients, stream(run.seed, "partition"))
-    pool = prepared(dataset, parts)
-    model = built(run, dataset, pool)
-    algorithm = algorithms.build(**run.algorithm)
-    plan = list(events(run.schedule, run.data.clients, run.seed))
-    started = saved = clock()
-    with local(algorithm, model, pool, run.learning, run.seed, workers) as backend:
-        before = folder.load_checkpoint()
-        if before and len(folder.records()) < before["round"]:
-            before = None  # records were lost with the power: play them again
-        state, start = (before["state"], before["round"]) if before else (algorithm.init_server(model), 0)
-        if before:
-            backend.memory, backend.last = before["memory"], before["last"]
-        folder.keep_records(start)
-        for played in rounds(algorithm, backend, state, plan, start):
-            kept = record(played, parts.truth)
+    started = clock()
+    federation = read(run, data_folder)
+    folder.describe("clients", description.clients(federation.dataset, federation.parts))
+    before = folder.load_checkpoint() or {}
+    start, spent = before.get("round", 0), before.get("seconds", 0.0)
+    folder.keep_records(start)
+    with federation.backend(workers, run.device) as backend:
+        for played in going_on(federation, backend, before):
+            kept = summary.record(played, federation.parts.truth)
+            _describe_grouping(folder, played)
             folder.append(kept)
-            if clock() - saved >= SECONDS_BETWEEN_CHECKPOINTS:
-                folder.save_checkpoint(
-                    {"round": played.t + 1, "state": played.state, "memory": backend.memory, "last": backend.last}
-                )
-                saved = clock()
+            seconds = spent + clock() - started
+            folder.save_checkpoint(_checkpoint(played, backend, seconds))
             yield kept
-    result = _result(run, folder.records(), clock() - started)
+    told = summary.result(folder.records(), run.schedule.rounds)
+    seconds = round(spent + clock() - started, 3)
+    result = {"hash": run.hash, "algorithm": run.label(), "seed": run.seed, **told, "seconds": seconds}
     folder.finish(result)
     yield result
+
+
+def read(run: Run, data_folder: Path | None) -> Federation:
+    """The federation that a run describes, its data read from files."""
+    dataset, parts = divided(run, data_folder)
+    algorithm = algorithms.build(**run.algorithm)
+
+    def architecture(shape: InputShape) -> nn.Module:
+        return NETS[run.model.name](shape, dataset.n_classes)
+
+    return assembled(dataset, parts, architecture, algorithm, run.learning, run.schedule, run.seed)
+
+
+def assembled(
+    dataset: Dataset,
+    parts: Partition,
+    architecture: Callable[[InputShape], nn.Module],
+    algorithm: Algorithm,
+    learning: Learning,
+    schedule: Schedule,
+    seed: int,
+) -> Federation:
+    """Data, model, algorithm and plan together, each checked against the others before anything is played."""
+    pool = prepared(dataset, parts)
+    shape = _input_shape(pool.train.x)
+    model = as_model(lambda: architecture(shape), seed, dataset.n_classes)
+    check_outputs(model.build(), pool.train, dataset.n_classes)
+    try:
+        plan = tuple(events(schedule, parts.n_clients, seed))
+    except ValueError as error:
+        raise ConfigError(f"[schedule] {error}") from None
+    return Federation(dataset, parts, pool, model, algorithm, learning, plan, seed)
+
+
+def going_on(federation: Federation, backend: Local, before: dict[str, Any]) -> Iterator[Round]:
+    """The rounds that are still to be played after a checkpoint, or all of them after none."""
+    if before:
+        backend.memory, backend.last = before["memory"], before["last"]
+    state = before["state"] if before else federation.algorithm.init_server(federation.model)
+    yield from rounds(federation.algorithm, backend, state, federation.plan, before.get("round", 0))
+
+
+def divided(run: Run, data_folder: Path | None = None) -> tuple[Dataset, Partition]:
+    """The data of the run, and what each client has of them."""
+    dataset = load(run.data.name, data_folder, **_options(run))
+    if run.data.samples:
+        dataset = thinned(dataset, run.data.samples, stream(run.seed, "thinned"))
+    parts = partition(dataset, build_scheme(run.data.scheme), run.data.clients, stream(run.seed, "partition"))
+    if run.data.validation:
+        return held_out(dataset, parts, run.data.validation, stream(run.seed, "validation"))
+    return dataset, parts
 
 
 def prepared(dataset: Dataset, parts: Partition) -> Pool:
@@ -71,16 +138,17 @@ def prepared(dataset: Dataset, parts: Partition) -> Pool:
     return Pool(train, test, dataset.x_train, shards)
 
 
-def built(run: Run, dataset: Dataset, pool: Pool) -> Model:
-    """The model of the run for these data."""
-    shape = _input_shape(pool.train.x)
+def _checkpoint(played: Round, backend: Local, seconds: float) -> dict[str, Any]:
+    clients = {"memory": backend.memory, "last": backend.last}
+    return {"round": played.t + 1, "seconds": seconds, "state": played.state, **clients}
 
-    def build() -> Any:
-        return NETS[run.model.name](shape, dataset.n_classes)
 
-    model = as_model(build, run.seed, dataset.n_classes)
-    check_outputs(model.build(), pool.train, dataset.n_classes)
-    return model
+def _describe_grouping(folder: RunFolder, played: Round) -> None:
+    """Whenever somebody came: what is decided then stays so until somebody else does."""
+    if played.event.joining and isinstance(played.state, PACFLState):
+        found = description.grouping(played.state)
+        if found is not None:
+            folder.describe("grouping", found[0], **found[1])
 
 
 def _options(run: Run) -> dict[str, Any]:
@@ -101,19 +169,3 @@ def _input_shape(x: np.ndarray[Any, Any]) -> InputShape:
     if len(shape) == 3:
         return shape[0], shape[1], shape[2]
     return 1, 1, int(np.prod(shape))
-
-
-def _result(run: Run, records: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    last = records[-1]
-    return {
-        "hash": run.hash,
-        "algorithm": run.label(),
-        "seed": run.seed,
-        "clusters": last["clusters"],
-        "ari": last["ari"],
-        "accuracy": last["accuracy"],
-        "loss": last["loss"],
-        "bytes_down": sum(r["bytes_down"] for r in records),
-        "bytes_up": sum(r["bytes_up"] for r in records),
-        "seconds": round(seconds, 3),
-    }

@@ -1,24 +1,25 @@
 """Where runs are kept: one folder for each, named by the hash of its content."""
 
 import fcntl
-import hashlib
 import io
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pacfl.experiment.codec import decode, encode
+from pacfl.experiment import checkpoint
 from pacfl.experiment.config import Run
 from pacfl.files import write_atomically
 
-CHECKPOINTS: Final = ("checkpoint.bin", "checkpoint.old")  # the one before is kept in case the last is damaged
-DIGEST_BYTES: Final = 32
+PATIENCE: Final = 2.0  # seconds to wait for a folder: the workers of a process that was killed take one to notice
+PAUSE: Final = 0.1
 
 
 class StoreError(RuntimeError):
@@ -30,6 +31,7 @@ class RunFolder:
     """One run's files."""
 
     path: Path
+    _known: checkpoint.Known = field(default_factory=dict, compare=False, repr=False)
 
     def result(self) -> dict[str, Any] | None:
         """The finished run's result, or None."""
@@ -52,9 +54,12 @@ class RunFolder:
         return records
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add the record of a round."""
+        """Add the record of a round, and be sure of it: the checkpoint that follows counts on it."""
+        line = json.dumps(record, allow_nan=False).encode() + b"\n"
         with (self.path / "rounds.jsonl").open("ab") as file:
-            file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
 
     def keep_records(self, n: int) -> None:
         """Forget the records of rounds that will be played again."""
@@ -62,35 +67,34 @@ class RunFolder:
         lines = "".join(json.dumps(record, allow_nan=False) + "\n" for record in kept)
         write_atomically(self.path / "rounds.jsonl", lines.encode())
 
+    def describe(self, name: str, content: Mapping[str, Any], **arrays: NDArray[Any]) -> None:
+        """Keep something about the run beside its rounds: NAME.json, and NAME.npz if it has arrays."""
+        if arrays:
+            buffer = io.BytesIO()
+            np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # names are those of arrays
+            write_atomically(self.path / f"{name}.npz", buffer.getvalue())
+        write_atomically(self.path / f"{name}.json", json.dumps(content, allow_nan=False).encode() + b"\n")
+
     def save_checkpoint(self, state: Mapping[str, Any]) -> None:
         """Keep everything needed to go on, in one step."""
-        arrays: dict[str, Any] = {}
-        tree = json.dumps(encode(dict(state), arrays))
-        buffer = io.BytesIO()
-        np.savez(buffer, tree=np.array(tree), **arrays)
-        body = buffer.getvalue()
-        last, before = (self.path / name for name in CHECKPOINTS)
-        if last.exists():
-            last.replace(before)
-        write_atomically(last, body + hashlib.sha256(body).digest())
+        saved = checkpoint.save(self.path, state, self._known)
+        self._known.clear()
+        self._known.update(saved)
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """The newest state that is whole, or None."""
-        for name in CHECKPOINTS:
-            path = self.path / name
-            content = path.read_bytes() if path.exists() else b""
-            body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
-            if body and hashlib.sha256(body).digest() == digest:
-                with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
-                    state: dict[str, Any] = decode(json.loads(str(arrays["tree"])), arrays)
-                    return state
-        return None
+        """The newest state that is whole and whose rounds are all recorded, or None."""
+        found = checkpoint.load(self.path, at_most=len(self.records()))
+        self._known.clear()
+        if found is None:
+            return None
+        self._known.update(found[1])
+        return found[0]
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result, and drop what was only needed to get there."""
         write_atomically(self.path / "result.json", (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
-        for name in CHECKPOINTS:
-            (self.path / name).unlink(missing_ok=True)
+        self._known.clear()
+        checkpoint.drop(self.path)
 
 
 def folder_of(run: Run, runs: Path) -> RunFolder:
@@ -113,13 +117,23 @@ def owned(folder: RunFolder) -> Iterator[None]:
     """The folder for one process at a time."""
     handle = os.open(folder.path, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreError(f"{folder.path}: another process is working on this run; wait for it or stop it") from None
+        if not any(_locked(handle) for _ in range(int(PATIENCE / PAUSE))):
+            raise StoreError(f"{folder.path}: another process is working on this run; wait for it or stop it")
+        for part in folder.path.glob(".*.part"):  # of a process that was killed while it wrote
+            if not part.name.startswith(".run.json"):  # which whoever comes next may be writing
+                part.unlink()
         yield
     finally:
         os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(PAUSE)
+        return False
+    return True
 
 
 def _json(path: Path) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """Scores of many clients -> the few numbers that are reported, the protocol always named."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,39 @@ def record(played: Round, truth: NDArray[np.intp] | None) -> dict[str, Any]:
         "lost": sorted(played.event.lost),
         "bytes_down": played.bytes_down,
         "bytes_up": played.bytes_up,
-        "cluster_of": {str(c): k for c, k in sorted(cluster_of.items())},
+        "cluster_of": {str(c): int(k) for c, k in sorted(cluster_of.items())},
         **clusters(cluster_of, truth),
     }
     if played.scores:
-        kept["accuracy"] = {p: spread({c: s.accuracy for c, s in by.items()}) for p, by in played.scores.items()}
-        kept["loss"] = {p: spread({c: s.loss for c, s in by.items()}) for p, by in played.scores.items()}
+        kept["accuracy"] = {p: spread([s.accuracy for s in by.values()]) for p, by in played.scores.items()}
+        kept["loss"] = {p: spread([s.loss for s in by.values()], "highest") for p, by in played.scores.items()}
         kept["by_client"] = {p: _by_client(by) for p, by in played.scores.items()}
     return kept
+
+
+def result(records: Sequence[Mapping[str, Any]], rounds: int) -> dict[str, Any]:
+    """What came of a run of so many rounds: how everybody is served at its end, how newcomers are, what was sent."""
+    last, *after = records[rounds:]
+    told = {
+        "clusters": records[-1]["clusters"],
+        "sizes": records[-1]["sizes"],
+        "ari": records[-1]["ari"],
+        **_scores(last),
+        "bytes_down": sum(r["bytes_down"] for r in records),
+        "bytes_up": sum(r["bytes_up"] for r in records),
+        "megabits_per_client": megabits_per_client(records),
+    }
+    return {**told, "newcomers": _scores(after[-1])} if after else told
+
+
+def _scores(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {"accuracy": record.get("accuracy", {}), "loss": record.get("loss", {})}
+
+
+def megabits_per_client(records: Sequence[Mapping[str, Any]]) -> float:
+    """The paper's unit of communication, of the messages that were really sent: both ways, over all clients."""
+    sent = sum(r["bytes_down"] + r["bytes_up"] for r in records)
+    return float(8e-6 * sent / max(records[-1]["clients"], 1))
 
 
 def clusters(cluster_of: Mapping[int, int], truth: NDArray[np.intp] | None) -> dict[str, Any]:
@@ -40,11 +65,12 @@ def clusters(cluster_of: Mapping[int, int], truth: NDArray[np.intp] | None) -> d
     return {"clusters": int((sizes > 0).sum()), "sizes": sizes[sizes > 0].tolist(), "ari": ari}
 
 
-def spread(values: Mapping[int, float]) -> dict[str, float]:
-    """Mean, deviation and worst tenth over clients."""
-    array = np.array(list(values.values()), dtype=np.float64)
-    worst = np.sort(array)[: max(1, len(array) // 10)]
-    return {"mean": float(array.mean()), "std": float(array.std()), "worst_tenth": float(worst.mean())}
+def spread(values: Iterable[float], worst: Literal["lowest", "highest"] = "lowest") -> dict[str, float]:
+    """Mean, deviation and mean of the worst tenth over clients: the lowest accuracies, the highest losses."""
+    array = np.sort(np.fromiter(values, dtype=np.float64))
+    n = max(1, len(array) // 10)
+    tenth = array[:n] if worst == "lowest" else array[-n:]
+    return {"mean": float(array.mean()), "std": float(array.std()), "worst_tenth": float(tenth.mean())}
 
 
 def _by_client(scores: Mapping[int, Score]) -> dict[str, list[float]]:

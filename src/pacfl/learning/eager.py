@@ -119,6 +119,15 @@ def _batches(order: NDArray[np.int64], size: int) -> Iterator[Tensor]:
             yield rows[start : start + size]
 
 
+def check_device(device: str) -> None:
+    """Refuse a device that torch does not have here."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0]
+        raise ModelError(f"device {device!r} cannot be used here ({first}); use 'cpu'") from None
+
+
 def check_outputs(module: nn.Module, samples: Samples, n_classes: int) -> None:
     """Refuse a model that cannot tell as many classes as there are, before training starts."""
     with torch.no_grad():

@@ -1,0 +1,38 @@
+"""Curves for TensorBoard."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pacfl.cli.console import MissingLibraryError
+
+if TYPE_CHECKING:
+    from pacfl.experiment.store import RunFolder
+
+
+def curves(folder: "RunFolder", where: Path) -> Callable[[Mapping[str, Any]], None]:
+    """A function that is given every record of a run as it comes, and writes it where TensorBoard looks.
+
+    With the first, everything that was recorded before is written anew: a run that goes on has one curve.
+    """
+    try:
+        from tensorboardX import SummaryWriter
+    except ModuleNotFoundError:
+        raise MissingLibraryError("--tensorboard needs tensorboardX: pip install 'pacfl[tensorboard]'") from None
+    from pacfl.experiment.export import flat
+
+    for old in where.glob("events.out.tfevents.*"):
+        old.unlink()
+    writer = SummaryWriter(str(where))
+    begun = False
+
+    def write(record: Mapping[str, Any]) -> None:
+        nonlocal begun
+        for kept in folder.records() if not begun else [record] if "round" in record else []:
+            for name, value in flat(kept).items():
+                if isinstance(value, int | float) and name != "round":
+                    writer.add_scalar(name.replace(".", "/"), value, kept["round"])
+        begun = True
+        writer.flush()
+
+    return write

@@ -1,0 +1,107 @@
+"""Checkpoints: a small list of what there is, and every array in a file that is named by its own digest.
+
+What did not change since the round before is not written again, so a checkpoint costs what the round changed. Lists and
+arrays are verified when they are read; whatever fails is deleted, and the checkpoint before takes its place.
+"""
+
+import hashlib
+import io
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl.experiment.codec import decode, encode
+from pacfl.files import write_atomically
+
+LISTS: Final = ("checkpoint.json", "checkpoint-before.json")
+ARRAYS: Final = "checkpoint"
+
+# Arrays that are on disk, by identity, with the name of their file. They are held, so that no other array can have
+# their identity; and since nothing changes arrays in place, their content is still that of the file.
+Known = dict[int, tuple[NDArray[Any], str]]
+
+
+class DamagedError(ValueError):
+    """A file that is not what was written."""
+
+
+def save(folder: Path, state: Mapping[str, Any], known: Known) -> Known:
+    """Keep a state in one step, given what the last save left on disk; what is on disk now."""
+    (folder / ARRAYS).mkdir(exist_ok=True)
+    arrays: dict[str, NDArray[Any]] = {}
+    tree = encode(dict(state), arrays)
+    saved = {id(array): known.get(id(array)) or (array, _write_array(folder, array)) for array in arrays.values()}
+    body = {"tree": tree, "arrays": {name: saved[id(array)][1] for name, array in arrays.items()}}
+    last, before = (folder / name for name in LISTS)
+    if last.exists():
+        last.replace(before)
+    write_atomically(last, json.dumps({"sha256": _digest(body), "body": body}).encode())
+    needed = {name for _, name in (*known.values(), *saved.values())}
+    for path in (folder / ARRAYS).iterdir():
+        if path.name not in needed:
+            path.unlink()
+    return saved
+
+
+def load(folder: Path, at_most: int) -> tuple[dict[str, Any], Known] | None:
+    """The newest whole state of a round up to `at_most`, and what is on disk of it; None if there is none."""
+    for path in (folder / name for name in LISTS):
+        if path.exists():
+            try:
+                body = _read_list(path)
+                arrays = {name: _read_array(folder / ARRAYS / file) for name, file in body["arrays"].items()}
+                state: dict[str, Any] = decode(body["tree"], arrays)
+                if state["round"] <= at_most:
+                    return state, {id(array): (array, body["arrays"][name]) for name, array in arrays.items()}
+            except DamagedError:
+                pass
+            path.unlink()
+    return None
+
+
+def drop(folder: Path) -> None:
+    """Delete all checkpoints."""
+    for name in LISTS:
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / ARRAYS, ignore_errors=True)
+
+
+def _write_array(folder: Path, array: NDArray[Any]) -> str:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    content = buffer.getvalue()
+    name = hashlib.sha256(content).hexdigest()
+    path = folder / ARRAYS / name
+    if not path.exists():
+        write_atomically(path, content)
+    return name
+
+
+def _read_array(path: Path) -> NDArray[Any]:
+    content = path.read_bytes() if path.exists() else b""
+    if hashlib.sha256(content).hexdigest() != path.name:
+        path.unlink(missing_ok=True)
+        raise DamagedError(path)
+    array: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
+    return array
+
+
+def _read_list(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+        body: dict[str, Any] = content["body"]
+        whole = content["sha256"] == _digest(body)
+    except (ValueError, KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise DamagedError(path)
+    return body
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body).encode()).hexdigest()

@@ -1,0 +1,84 @@
+"""What only several runs, or a question that came later, can tell of a run: all from records, nothing is played."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pacfl.experiment.store import RunFolder
+from pacfl.experiment.summary import megabits_per_client
+
+Record = Mapping[str, Any]
+HOW_OFTEN_JUDGED = ("evaluate_every", "personal_every")  # settings that change nothing but what is known of a run
+
+
+def told(folder: RunFolder, others: Sequence[RunFolder], targets: Sequence[float] = ()) -> dict[str, Any] | None:
+    """A finished run's result, with how it compares with learning alone, and when it reached the targets."""
+    result, run = folder.result(), folder.content()
+    if result is None or run is None:
+        return None
+    end = run["schedule"]["rounds"]
+    records = folder.records()
+    reference = alone(folder, others)
+    result["alone"] = None if reference is None else reference.path.name
+    solo = [None] * len(records) if reference is None else reference.records()
+    result["worse_than_alone"] = worse_than_alone(records[end], solo[end])
+    if "newcomers" in result:
+        result["newcomers"]["worse_than_alone"] = worse_than_alone(records[-1], solo[-1])
+    if targets:
+        result["to_target"] = {str(target): to_target(records[: end + 1], target) for target in targets}
+    return result
+
+
+def alone(folder: RunFolder, others: Sequence[RunFolder]) -> RunFolder | None:
+    """The finished run of SOLO on the same data, model, plan and seed.
+
+    If there are several, the one that learns with the same settings; if none does, there is no reference.
+    """
+    run = folder.content()
+    finished = [other for other in others if other.result() is not None]
+    found = [other for other in finished if _solo(other) and _setting(other.content()) == _setting(run)]
+    if len(found) > 1:
+        found = [other for other in found if _learning(other) == _learning(folder)]
+    return found[0] if len(found) == 1 else None
+
+
+def worse_than_alone(record: Record, reference: Record | None) -> dict[str, float | None]:
+    """By protocol: the share of clients whose accuracy is below what they had alone; None where that is not known."""
+    shares: dict[str, float | None] = {}
+    for protocol, scores in record.get("by_client", {}).items():
+        base = {} if reference is None else reference.get("by_client", {}).get(protocol, {})
+        worse = [scores[c][0] < base[c][0] for c in scores if c in base]
+        shares[protocol] = sum(worse) / len(worse) if worse else None
+    return shares
+
+
+def to_target(records: Sequence[Record], target: float) -> dict[str, dict[str, float] | None]:
+    """By protocol: rounds played, and megabits per client sent, when the mean accuracy was first seen at the target.
+
+    It is seen only where it was judged; None if it never was.
+    """
+    reached: dict[str, dict[str, float] | None] = {}
+    for i, record in enumerate(records):
+        for protocol, accuracy in record.get("accuracy", {}).items():
+            reached.setdefault(protocol, None)
+            if reached[protocol] is None and accuracy["mean"] >= target:
+                rounds = sum(bool(r["sampled"]) for r in records[: i + 1])
+                reached[protocol] = {"rounds": rounds, "megabits_per_client": megabits_per_client(records[: i + 1])}
+    return reached
+
+
+def _solo(folder: RunFolder) -> bool:
+    content = folder.content()
+    return content is not None and content["algorithm"]["name"] == "solo"
+
+
+def _learning(folder: RunFolder) -> Any:
+    content = folder.content()
+    return None if content is None else content["learning"]
+
+
+def _setting(content: Record | None) -> Any:
+    """What two runs must have in common to be compared client by client."""
+    if content is None:
+        return None
+    plan = {key: value for key, value in content["schedule"].items() if key not in HOW_OFTEN_JUDGED}
+    return content["seed"], content["data"], content["model"], plan
