@@ -142,7 +142,7 @@ def test_without_rounds_everybody_joins_and_is_judged() -> None:
         {"newcomers": -1},
         {"evaluate_every": -1},
         {"personal_every": -1},
-        {"fine_tune": -1},
+        {"fine_tune": 0},
         {"rounds": 2.5},
         {"joins": [3]},
     ],

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pacfl.federation.message import ClientId
-from pacfl.federation.settings import Share, Whole, check
+from pacfl.federation.settings import Count, Share, Whole, check
 from pacfl.learning.plan import stream
 
 Clients = tuple[ClientId, ...]
@@ -31,7 +31,7 @@ class Schedule:
     evaluate_every: Whole = 0  # rounds between evaluations; 0 evaluates at the end only
     personal_every: Whole = 0  # the same for evaluations after personalisation; at the end always
     newcomers: Whole = 0  # clients, drawn by the seed, whom nobody has seen until they come after the last round
-    fine_tune: Whole = 5  # epochs for which newcomers train the model that they are given
+    fine_tune: Count = 5  # epochs for which newcomers train the model that they are given
     loss: Share = 0.0  # probability that a reply is lost
     joins: Mapping[int, Clients] = field(default_factory=dict)  # round: clients who come (or come back) then
     leaves: Mapping[int, Clients] = field(default_factory=dict)  # round: clients who go before it

@@ -1,0 +1,71 @@
+"""What the pages say of algorithms is what the code does."""
+
+import re
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pacfl.algorithms import ALGORITHMS, build
+from pacfl.federation.client_side import ClientSide, Pool, Shard
+from pacfl.federation.message import nbytes
+from pacfl.learning.eager import Eager
+from pacfl.learning.model import Model, as_model
+from pacfl.learning.nets import lenet5
+from pacfl.learning.plan import stream
+from pacfl.learning.task import Learning, Samples
+
+DOCS = Path(__file__).parents[2] / "docs"
+INDEX = (DOCS / "algorithms" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_card_has_every_setting_with_its_default(name: str) -> None:
+    card = (DOCS / "algorithms" / f"{name}.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| `(\w+)` \| `(.+?)` \|", card, flags=re.MULTILINE)
+    assert told == [(f.name, repr(f.default)) for f in fields(ALGORITHMS[name])]
+
+
+def test_the_index_has_every_card() -> None:
+    assert re.findall(r"\]\(([\w-]+)\.md\) \|", INDEX) == list(ALGORITHMS)
+
+
+@cache
+def lenet() -> Model:
+    return as_model(lambda: lenet5((3, 32, 32), 10), 0)
+
+
+def bytes_sent(name: str) -> list[int]:
+    """By a client with LeNet-5 and a few images of 3 × 32 × 32: down and up in a round, and once on joining."""
+    algorithm = build(name)
+    images = stream(0, "images").integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
+    train = Samples(np.moveaxis(images, -1, 1).astype(np.float32) / 255, np.arange(40) % 10)
+    pool = Pool(train, train, images, (Shard(np.arange(40), np.arange(40)),))
+    client = ClientSide(algorithm, lenet(), pool, Learning(epochs=0), Eager(lenet()), seed=0)
+    profile = client.profile(0, 0)
+    down = algorithm.download(algorithm.admit(algorithm.init_server(lenet()), {0: profile}), 0)
+    up, _, _ = client.train(0, 0, down, algorithm.init_client(lenet()))
+    return [nbytes(message) for message in (down, up, profile)]
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_index_tells_the_bytes_that_are_sent(name: str) -> None:
+    assert len(lenet().initial) == 62_006
+    (row,) = (line for line in INDEX.splitlines() if f"]({name}.md) |" in line)
+    assert [int(cell.replace(",", "")) for cell in row.split("|")[3:6]] == bytes_sent(name)
+
+
+def test_the_page_on_adding_an_algorithm_runs() -> None:
+    page = (DOCS / "adding-an-algorithm.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 3
+    names: dict[str, Any] = {"__name__": "page"}
+    for block in blocks:
+        exec(compile(block, "adding-an-algorithm.md", "exec"), names)
+    refused = re.search(r"`(Damped\(eta=2\))` says \*(.*?)\*", page)
+    assert refused is not None
+    with pytest.raises(ValueError, match=re.escape(refused[2])):
+        eval(refused[1], names)
