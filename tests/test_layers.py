@@ -13,11 +13,13 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     "files",  # how a file is written: the standard library and nothing else
     "subspace",
+    "privacy",
     "data",
     "learning",
     "federation",
     "algorithms",
     "experiment",
+    "reproduce",
     "report",
     "flower_app",
     "alike",
@@ -81,7 +83,10 @@ def test_every_package_has_a_place_in_the_order() -> None:
     assert packages <= set(LAYERS)
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if p.parent.name == "subspace"], ids=module_name)
+MATHEMATICS = ("subspace", "privacy")
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.parent.name in MATHEMATICS], ids=module_name)
 def test_mathematics_needs_numpy_and_scipy_only(path: Path) -> None:
     allowed = {"numpy", "scipy", *sys.stdlib_module_names}
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -90,11 +95,10 @@ def test_mathematics_needs_numpy_and_scipy_only(path: Path) -> None:
     else:
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         assert not names & {"import_module", "__import__"}, "a way round this test"
-    found = set(imports(tree, "pacfl.subspace"))
+    found = set(imports(tree, f"pacfl.{path.parent.name}"))
     assert found
-    assert {
-        name for name in found if name.split(".")[0] not in allowed and not name.startswith("pacfl.subspace.")
-    } == set()
+    own = tuple(f"pacfl.{part}." for part in MATHEMATICS)
+    assert {name for name in found if name.split(".")[0] not in allowed and not name.startswith(own)} == set()
 
 
 def test_mathematics_can_be_imported_where_there_is_nothing_else() -> None:

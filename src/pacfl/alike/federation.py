@@ -29,7 +29,7 @@ class Federation:
 
     names: tuple[str, ...]
     bases: tuple[NDArray[np.float32], ...]
-    how: dict[str, Any]  # preprocess, per_class, rank: newcomers must be made the same way
+    how: dict[str, Any]  # preprocess, per_class, rank, protection: newcomers must be made the same way
     grouping: Grouping
 
     def clusters(self) -> list[list[str]]:
@@ -61,7 +61,12 @@ def found(clients: dict[str, SignatureFile], grouping: Grouping) -> Federation:
     return Federation(
         names=tuple(clients),
         bases=tuple(client.basis for client in clients.values()),
-        how={"preprocess": first.preprocess, "per_class": first.per_class, "rank": first.rank},
+        how={
+            "preprocess": first.preprocess,
+            "per_class": first.per_class,
+            "rank": first.rank,
+            "protection": first.protection,
+        },
         grouping=grouping,
     )
 

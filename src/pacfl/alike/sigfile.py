@@ -8,7 +8,7 @@ All numbers little-endian. The header describes the rest; nothing in the file is
 import hashlib
 import json
 import struct
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.files import write_atomically
+from pacfl.privacy import Guarantee
+from pacfl.privacy.gaussian import check_budget
 from pacfl.subspace import MEASURES
 from pacfl.subspace.noise import SelfAngles
 from pacfl.subspace.proximity import ORTHONORMAL_WITHIN
@@ -29,6 +31,7 @@ MOST_FEATURES: Final = 1 << 24
 MOST_DIRECTIONS: Final = 1 << 12
 MOST_BASIS_BYTES: Final = 1 << 28
 MOST_SELF_ANGLES: Final = 1024
+MOST_REDUCTION: Final = 100  # characters
 
 
 class SignatureError(ValueError):
@@ -43,8 +46,14 @@ class SignatureFile:
     rank: int  # asked; directions may be fewer, or more if per class
     per_class: bool
     preprocess: str
-    samples: int
+    samples: int | None  # None where even their number is private
     self_angles: SelfAngles = field(default_factory=dict)
+    privacy: Guarantee | None = None
+
+    @property
+    def protection(self) -> str:
+        """Whether and how it was made private: signatures that differ in it cannot be compared."""
+        return "not private" if self.privacy is None else f"private, reduced by {self.privacy.reduction}"
 
     def contents(self) -> dict[str, Any]:
         """Everything the file says, but for the numbers of the basis."""
@@ -55,6 +64,7 @@ class SignatureFile:
             "per_class": self.per_class,
             "preprocess": self.preprocess,
             "samples": self.samples,
+            "privacy": None if self.privacy is None else asdict(self.privacy),
             "self_angles": {
                 measure: [float(f"{a:.6g}") for a in angles] for measure, angles in self.self_angles.items()
             },
@@ -123,14 +133,31 @@ def _checked(content: bytes, header: dict[str, Any]) -> SignatureFile:
         raise SignatureError("has a basis that is not orthonormal; it was not made by 'pacfl sign'")
     if not isinstance(header.get("per_class"), bool) or not isinstance(header.get("preprocess"), str):
         raise SignatureError("does not say how its data were prepared; it is damaged")
+    privacy = _privacy(header.get("privacy"))
     return SignatureFile(
         basis=basis,
         rank=_whole(header, "rank", MOST_DIRECTIONS),
         per_class=header["per_class"],
         preprocess=header["preprocess"],
-        samples=_whole(header, "samples", 1 << 48),
+        samples=_whole(header, "samples", 1 << 48) if privacy is None else None,
         self_angles=_self_angles(header.get("self_angles")),
+        privacy=privacy,
     )
+
+
+def _privacy(table: Any) -> Guarantee | None:
+    if table is None:
+        return None
+    if not isinstance(table, dict) or set(table) != {"epsilon", "delta", "reduction"}:
+        raise SignatureError("has a privacy guarantee that is not epsilon, delta and reduction; it is damaged")
+    epsilon, delta, reduction = table["epsilon"], table["delta"], table["reduction"]
+    if not isinstance(epsilon, float) or not isinstance(delta, float) or not isinstance(reduction, str):
+        raise SignatureError("has a privacy guarantee that is not two numbers and a text; it is damaged")
+    try:
+        check_budget(epsilon, delta)
+    except ValueError as error:
+        raise SignatureError(f"has a privacy guarantee that is none: {error}") from None
+    return Guarantee(epsilon, delta, reduction[:MOST_REDUCTION])
 
 
 def _self_angles(table: Any) -> SelfAngles:

@@ -8,6 +8,7 @@ import numpy as np
 from pacfl.alike import reading, sigfile
 from pacfl.alike.reading import DataError, Reading
 from pacfl.alike.sigfile import SignatureFile
+from pacfl.privacy import private_signature
 from pacfl.subspace import RankWarning, self_angles, signature
 
 
@@ -32,6 +33,26 @@ def sign(path: Path, rank: int, how: Reading) -> SignatureFile:
         raise DataError(f"{path}: {error}") from None
 
 
+def sign_privately(path: Path, rank: int, how: Reading, epsilon: float, delta: float) -> SignatureFile:
+    """The signature of one party's data with (epsilon, delta) differential privacy for each of its samples."""
+    if how.preprocess == "normalise":
+        raise DataError(
+            f"{path}: normalising takes mean and deviation of all samples, which would not be private; "
+            "use --preprocess raw or unit with --epsilon"
+        )
+    if how.per_class is not None:
+        raise DataError(f"{path}: a signature per class tells how many classes there are; leave it out with --epsilon")
+    try:
+        x, _ = reading.read(path, how)
+        made = private_signature(x, rank, epsilon, delta)
+    except DataError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path}: {error}") from None
+    basis = made.basis.astype(np.float32)
+    return SignatureFile(basis, rank, False, how.identity(), None, made.self_angles, made.guarantee)
+
+
 def open_client(path: Path, rank: int, how: Reading) -> SignatureFile:
     """The signature of a client given by a signature file, or made now from its data."""
     return sigfile.read(path) if path.suffix == ".sig" else sign(path, rank, how)
@@ -49,6 +70,7 @@ def client_names(paths: list[Path]) -> list[str]:
 def check_comparable(clients: dict[str, SignatureFile]) -> None:
     """Refuse signatures that were made differently, and say which and how."""
     for what, of in (
+        ("privacy", lambda s: s.protection),
         ("features", lambda s: s.basis.shape[0]),
         ("preprocessing", lambda s: s.preprocess),
         ("per-class decomposition", lambda s: "per class" if s.per_class else "whole"),
@@ -59,7 +81,8 @@ def check_comparable(clients: dict[str, SignatureFile]) -> None:
         if len(made) > 1:
             kinds = "; ".join(f"{value}: {_listed(names)}" for value, names in made.items())
             raise DataError(
-                f"signatures must be made alike, these differ in {what}: {kinds}. Sign again with the same options"
+                f"signatures must be made alike, these differ in {what}: {kinds}. "
+                "Angles between them would mean nothing: sign again with the same options"
             )
 
 

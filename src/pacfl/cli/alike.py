@@ -49,13 +49,24 @@ def sign(
     drop: Drop = None,
     resize: Resize = None,
     grey: Grey = False,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Hide every single sample, with this epsilon of differential privacy.")
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Far below 1 / number of samples. [default: 1e-05]", show_default=False)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make the signature of your data, at home: the one small file that you share."""
     how = _reading(array, per_class, drop, resize, grey, preprocess)
     if output.suffix != ".sig":
         raise DataError(f"{output}: a signature file is named NAME.sig, and NAME is what others will know you by")
-    signature = signing.sign(data, rank, how)
+    if epsilon is None and delta is not None:
+        raise DataError("--delta belongs to a guarantee of privacy; give --epsilon too")
+    if epsilon is None:
+        signature = signing.sign(data, rank, how)
+    else:
+        signature = signing.sign_privately(data, rank, how, epsilon, 1e-5 if delta is None else delta)
     size = sigfile.write(output, signature)
     if as_json:
         out.print_json(json.dumps({"file": str(output), "bytes": size, **signature.contents()}))
@@ -225,13 +236,18 @@ def _report(federation: Federation, folder: Path | None, as_json: bool) -> None:
 def _print_contents(signature: SignatureFile, title: str) -> None:
     contents = signature.contents()
     own = contents.pop("self_angles")
+    privacy = contents.pop("privacy")
+    if privacy is not None:
+        contents["samples"] = "not told"
+        contents |= {"private": f"epsilon {privacy['epsilon']:g}, delta {privacy['delta']:g} for each sample"}
+        contents["reduced by"] = privacy["reduction"]
     table = Table(title=escape(title), show_header=False)
     table.add_row("basis", f"{contents.pop('features')} features by {contents.pop('directions')} directions, float32")
     for key, value in contents.items():
         table.add_row(key.replace("_", " "), escape(str(value)))
     for measure, angles in own.items():
         floor = (
-            f"{np.sqrt(np.mean(np.square(angles))):.3g}° over {len(angles)} splits"
+            f"{np.sqrt(np.mean(np.square(angles))):.3g}° over {len(angles)} comparisons"
             if angles
             else "none: too few samples"
         )
@@ -269,7 +285,8 @@ def _reading_as(federation: Federation, array: str | None, drop: list[str] | Non
 
 def _check_made_as(federation: Federation, newcomers: dict[str, SignatureFile]) -> None:
     for name, client in newcomers.items():
-        for key, value in (("preprocess", client.preprocess), ("per_class", client.per_class)):
+        made = {"preprocess": client.preprocess, "per_class": client.per_class, "protection": client.protection}
+        for key, value in made.items():
             if value != federation.how[key]:
                 raise DataError(
                     f"{name}: was signed with {key} = {value}, the federation with {federation.how[key]}; "
