@@ -1,3 +1,41 @@
 """Clustered federated learning by principal angles between client data subspaces."""
 
+from importlib import import_module
+from typing import Any, Final
+
 __version__ = "0.1.0"
+
+# Where each name lives. A part is imported when one of its names is first asked for, so that whoever wants signatures
+# only waits for no torch; the types stand in __init__.pyi.
+_PARTS: Final = {
+    "pacfl.subspace": ("agglomerate", "choose_threshold", "principal_angles", "proximity", "self_angles", "signature"),
+    "pacfl.data": (
+        "BySet", "Dataset", "Dirichlet", "Iid", "LabelSkew", "QuantitySkew", "digits", "from_arrays", "load", "mixture",
+        "partition",
+    ),
+    "pacfl.learning.task": ("Learning",),
+    "pacfl.federation.algorithm": ("Algorithm",),
+    "pacfl.federation.schedule": ("Schedule",),
+    "pacfl.algorithms": (
+        "CFL", "FedAvg", "FedAvgFT", "FedNova", "FedProx", "IFCA", "LGFedAvg", "PACFL", "PerFedAvg", "Scaffold", "Solo",
+    ),
+    "pacfl.experiment.api": ("federate", "from_clients"),
+}  # fmt: skip
+_PART_OF: Final = {name: part for part, names in _PARTS.items() for name in names}
+
+__all__ = ["__version__", *sorted(_PART_OF)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PART_OF:
+        raise AttributeError(f"module 'pacfl' has no attribute {name!r}")
+    try:
+        return getattr(import_module(_PART_OF[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name == "torch":
+            raise ImportError(f"pacfl.{name} needs torch: pip install 'pacfl[learning]'", name="torch") from None
+        raise
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -13,11 +13,12 @@ from pacfl import algorithms
 from pacfl.data import build_scheme
 from pacfl.experiment.settings import ConfigError, check_keys, converted, nearest, section, snake
 from pacfl.federation.schedule import Schedule
+from pacfl.learning.engines import ENGINES
 from pacfl.learning.nets import NETS
 from pacfl.learning.task import Learning
 
 FORMAT: Final = 1  # of runs; a new one makes old results unfindable, so it changes only with their meaning
-KEYS: Final = ("seeds", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation", "item")
+KEYS: Final = ("seeds", "engine", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation", "item")
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Run:
     schedule: Schedule
     algorithm: Mapping[str, Any]  # name, and settings
     device: str = "cpu"  # where clients train; another one rounds otherwise, so it is part of the run
+    engine: str = "auto"  # and so does this
 
     def content(self) -> dict[str, Any]:
         """All that decides the result, as plain values."""
@@ -130,6 +132,9 @@ def expand(table: Mapping[str, Any]) -> list[Run]:
     listed = table.get("algorithm", [])
     seeds = table.get("seeds", [0])
     device = converted(table.get("device", "cpu"), str, "device")
+    engine = converted(table.get("engine", "auto"), str, "engine")
+    if engine not in ENGINES:
+        raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
     entries = listed if isinstance(listed, list) else [listed]
     if not entries:
         raise ConfigError("an experiment wants at least one [[algorithm]] with a name")
@@ -137,7 +142,7 @@ def expand(table: Mapping[str, Any]) -> list[Run]:
     for entry in entries:
         for chosen in _sweep(_sections(table, entry)):
             for seed in seeds if isinstance(seeds, list) else [seeds]:
-                run = _run(chosen, seed, device)
+                run = _run(chosen, seed, device, engine)
                 runs[run.hash] = run
     if not runs:
         raise ConfigError("the experiment asks for no run: a list of seeds or values is empty")
@@ -157,7 +162,7 @@ def _sections(table: Mapping[str, Any], entry: Any) -> dict[str, Any]:
     return {**sections, "algorithm": {key: value for key, value in entry.items() if key != "learning"}}
 
 
-def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str) -> Run:
+def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str, engine: str) -> Run:
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise ConfigError(f"seeds must be whole numbers from 0, got {seed!r}")
     algorithm = _snaked(sections["algorithm"])
@@ -173,6 +178,7 @@ def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str) -> R
         section(Schedule, sections["schedule"], "schedule"),
         algorithm,
         device,
+        engine,
     )
 
 

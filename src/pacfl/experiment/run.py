@@ -42,11 +42,11 @@ class Federation:
     plan: tuple[Event, ...]
     seed: int
 
-    def backend(self, workers: int, device: str) -> AbstractContextManager[Local]:
+    def backend(self, workers: int, device: str, engine: str = "auto") -> AbstractContextManager[Local]:
         """A way to reach the clients, to be entered."""
         check_device(device)
         n = workers if device == "cpu" else 1  # a forked process cannot share its parent's accelerator
-        return local(self.algorithm, self.model, self.pool, self.learning, self.seed, n, device)
+        return local(self.algorithm, self.model, self.pool, self.learning, self.seed, n, device, engine)
 
 
 def play(
@@ -63,7 +63,7 @@ def play(
     before = folder.load_checkpoint() or {}
     start, spent = before.get("round", 0), before.get("seconds", 0.0)
     folder.keep_records(start)
-    with federation.backend(workers, run.device) as backend:
+    with federation.backend(workers, run.device, run.engine) as backend:
         for played in going_on(federation, backend, before):
             kept = summary.record(played, federation.parts.truth)
             _describe_grouping(folder, played)

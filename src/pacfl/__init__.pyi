@@ -1,0 +1,35 @@
+from pacfl.algorithms import CFL as CFL
+from pacfl.algorithms import IFCA as IFCA
+from pacfl.algorithms import PACFL as PACFL
+from pacfl.algorithms import FedAvg as FedAvg
+from pacfl.algorithms import FedAvgFT as FedAvgFT
+from pacfl.algorithms import FedNova as FedNova
+from pacfl.algorithms import FedProx as FedProx
+from pacfl.algorithms import LGFedAvg as LGFedAvg
+from pacfl.algorithms import PerFedAvg as PerFedAvg
+from pacfl.algorithms import Scaffold as Scaffold
+from pacfl.algorithms import Solo as Solo
+from pacfl.data import BySet as BySet
+from pacfl.data import Dataset as Dataset
+from pacfl.data import Dirichlet as Dirichlet
+from pacfl.data import Iid as Iid
+from pacfl.data import LabelSkew as LabelSkew
+from pacfl.data import QuantitySkew as QuantitySkew
+from pacfl.data import digits as digits
+from pacfl.data import from_arrays as from_arrays
+from pacfl.data import load as load
+from pacfl.data import mixture as mixture
+from pacfl.data import partition as partition
+from pacfl.experiment.api import federate as federate
+from pacfl.experiment.api import from_clients as from_clients
+from pacfl.federation.algorithm import Algorithm as Algorithm
+from pacfl.federation.schedule import Schedule as Schedule
+from pacfl.learning.task import Learning as Learning
+from pacfl.subspace import agglomerate as agglomerate
+from pacfl.subspace import choose_threshold as choose_threshold
+from pacfl.subspace import principal_angles as principal_angles
+from pacfl.subspace import proximity as proximity
+from pacfl.subspace import self_angles as self_angles
+from pacfl.subspace import signature as signature
+
+__version__: str
