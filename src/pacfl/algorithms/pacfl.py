@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from pacfl.federation.algorithm import Algorithm, State
 from pacfl.federation.message import ClientId, Message
-from pacfl.federation.settings import Count, NotNegative
+from pacfl.federation.settings import Count, NotNegative, Share
 from pacfl.learning.model import Model, Vector
+from pacfl.learning.plan import stream
 from pacfl.learning.task import Task
+from pacfl.privacy import gaussian_sigma, private_signature, secret, seeded
 from pacfl.subspace import Grouping, Linkage, Measure, group, proximity, regroup, self_angles, signature
 
 
@@ -37,20 +39,38 @@ class PACFL(Algorithm):
     measure: Measure = "smallest"
     linkage: Linkage = "average"
     per_class: bool = False
+    signature_epsilon: NotNegative | None = None  # differential privacy of each sample in the signature
+    signature_delta: Share = 1e-5
+    signature_noise: Literal["secret", "seeded"] = "secret"  # seeded: reproducible, so that it protects nobody
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.threshold != "auto" and self.clusters is not None:
             raise ValueError(f"PACFL wants threshold or clusters, not both; got {self.threshold} and {self.clusters}")
+        if self.signature_epsilon is not None:
+            gaussian_sigma(self.signature_epsilon, self.signature_delta)  # refuses what is no guarantee
+            if self.per_class:
+                raise ValueError(
+                    "PACFL cannot hide samples in signatures per class; leave out signature_epsilon or per_class"
+                )
 
     def init_server(self, model: Model) -> PACFLState:
         return PACFLState(np.empty((0, len(model.initial)), dtype=np.float32), initial=model.initial)
 
     def profile(self, task: Task) -> Message:
+        if self.signature_epsilon is not None:
+            return self._private_profile(task, self.signature_epsilon)
         labels = task.train.y if self.per_class else None
         own = self_angles(task.raw, self.rank, labels)[self.measure]
         basis = signature(task.raw, self.rank, labels)
         return {"basis": basis.astype(np.float32), "self_angles": own.astype(np.float32)}
+
+    def _private_profile(self, task: Task, epsilon: float) -> Message:
+        seed, _, client = task.key  # not the round: who comes back with the same data tells nothing new
+        noise = secret if self.signature_noise == "secret" else seeded(stream(seed, "signature", client))
+        made = private_signature(task.raw, self.rank, epsilon, self.signature_delta, noise)
+        own = made.self_angles[self.measure]
+        return {"basis": made.basis.astype(np.float32), "self_angles": own.astype(np.float32)}
 
     def admit(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> PACFLState:
         profiles = {c: p for c, p in profiles.items() if not np.array_equal(p["basis"], state.bases.get(c, ()))}
