@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import subspace_angles
 
-from pacfl.subspace import MEASURES, Measure, extend, proximity
+from pacfl.subspace import MEASURES, Measure, extend, newcomer_rows, proximity
 from pacfl.subspace.singular import singular_values
 
 module = import_module("pacfl.subspace.proximity")  # the package has a function of that name
@@ -324,7 +324,25 @@ def test_what_is_no_signature_is_refused(us: list[ArrayLike], text: str) -> None
     with pytest.raises(ValueError, match=text):
         proximity(us)
     with pytest.raises(ValueError, match=text):
-        extend(np.zeros((len(us), len(us))), us, [U])
+        extend([[0.0]], [U], us)
+    if us:
+        with pytest.raises(ValueError, match=text):
+            extend(np.zeros((len(us), len(us))), us, [U])
+
+
+def test_the_first_clients_are_newcomers_too() -> None:
+    us = [U, np.eye(4)[:, :1]]
+    assert np.array_equal(extend(np.zeros((0, 0)), [], us), proximity(us))
+
+
+def test_old_clients_in_several_blocks_are_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    us = signatures(0, [1, 2, 3, 1, 2, 3, 1, 2])
+    whole = newcomer_rows(us[:6], us[6:])
+    monkeypatch.setattr(module, "OLD_AT_ONCE", 4)
+    assert np.allclose(newcomer_rows(us[:6], us[6:]), whole, rtol=0, atol=GOOD)
+    broken = [*us[:5], 2 * us[5]]
+    with pytest.raises(ValueError, match="signature 5 is not an orthonormal basis"):
+        newcomer_rows(broken, us[6:])
 
 
 def test_an_unknown_measure_is_told_the_known_ones() -> None:

@@ -7,7 +7,7 @@ from pacfl.subspace.grouping import Grouping, group, regroup
 from pacfl.subspace.hierarchy import LINKAGES, Linkage, agglomerate, agglomerate_into
 from pacfl.subspace.newcomers import Bridge, Placement, place
 from pacfl.subspace.noise import self_angles
-from pacfl.subspace.proximity import MEASURES, Measure, extend, proximity
+from pacfl.subspace.proximity import MEASURES, Measure, extend, newcomer_rows, proximity
 from pacfl.subspace.signature import RankWarning, SignatureStream, signature
 from pacfl.subspace.threshold import Choice, Cut, Evidence, choose_threshold
 from pacfl.subspace.units import adjust, floors
@@ -37,6 +37,7 @@ __all__ = [
     "kl",
     "match",
     "mmd",
+    "newcomer_rows",
     "place",
     "principal_angles",
     "proximity",

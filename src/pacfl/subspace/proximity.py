@@ -1,6 +1,7 @@
 """All pairs of signatures -> angles in degrees, in blocks of bounded memory."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -21,6 +22,9 @@ BLOCK_BYTES: Final = 32 * 2**20
 # float64 and angles are good to 1e-5 degrees. Beyond it float32, in which signatures travel, is twice as fast and good
 # to 0.002 degrees between 1 and 89 degrees and to 0.1 degrees outside (arccos of 1 less a few roundings).
 EXACT_MULTIPLICATIONS: Final = 1e11
+
+# Old signatures that are brought into order at once to be compared with new ones.
+OLD_AT_ONCE: Final = 500
 
 # A basis further from orthonormal than this was not one to begin with.
 ORTHONORMAL_WITHIN: Final = 1e-3
@@ -69,27 +73,53 @@ def extend(known: ArrayLike, old: Signatures, new: Signatures, measure: Measure 
     known (n, n), old n × (features, p), new m × (features, q)  ->  (n + m, n + m), degrees.
     """
     known = np.asarray(known, dtype=np.float64)
-    (old_bases, old_ranks), (new_bases, new_ranks) = _padded(old), stack(new)
-    if old_bases.dtype == np.float64:
-        # Very many are not checked again: they were when they came, and it would take as long as all the rest
-        old_bases = _orthonormal(old_bases, old_ranks)
-    n, m = old_bases.shape[1], new_bases.shape[1]
+    n = len(old)
     if known.shape != (n, n):
         raise ValueError(f"known must be ({n}, {n}) for {n} old signatures, got {known.shape}")
-    if old_bases.shape[2] != new_bases.shape[2]:
-        raise ValueError(
-            f"old signatures have {old_bases.shape[2]} features and new ones {new_bases.shape[2]}; "
-            "were they taken from data of the same shape?"
-        )
-    angles = np.empty((n + m, n + m))
-    angles[:n, :n] = known
-    # In the precision of the old: converting them for a few newcomers would cost more than the product
-    like_old = new_bases.astype(old_bases.dtype)
-    for rows, columns, block in _blocks(like_old, old_bases, new_ranks, old_ranks, measure, triangle=False):
-        angles[n + rows.start : n + rows.stop, columns] = block
-        angles[columns, n + rows.start : n + rows.stop] = block.T
-    angles[n:, n:] = _all_pairs(new_bases, new_ranks, measure)
+    rows = newcomer_rows(old, new, measure)
+    angles = _enlarged(known, n + len(rows))
+    angles[n:] = rows
+    angles[:n, n:] = rows[:, :n].T
     return angles
+
+
+def newcomer_rows(old: Signatures, new: Signatures, measure: Measure = "smallest") -> Array:
+    """Angles from each new signature to all old ones and then to all new ones, in degrees.
+
+    old n × (features, p), new m × (features, q)  ->  (m, n + m), the last rows of the proximity of all.
+    """
+    n = len(old)
+    bases, ranks = stack(new)
+    rows = np.empty((len(ranks), n + len(ranks)))
+    rows[:, n:] = _all_pairs(bases, ranks, measure)
+    exact = _is_exact(n, bases.shape[2], len(bases))
+    bases = bases.astype(np.float64 if exact else np.float32, copy=False)
+    for start in range(0, n, OLD_AT_ONCE):
+        part = slice(start, min(start + OLD_AT_ONCE, n))
+        old_bases, old_ranks = _padded(old[part], exact, first=start)
+        if old_bases.shape[2] != bases.shape[2]:
+            raise ValueError(
+                f"old signatures have {old_bases.shape[2]} features and new ones {bases.shape[2]}; "
+                "were they taken from data of the same shape?"
+            )
+        if exact:
+            # Very many are not checked again: they were when they came, and it would take as long as all the rest
+            old_bases = _orthonormal(old_bases, old_ranks, first=start)
+        for new_part, _, block in _blocks(bases, old_bases, ranks, old_ranks, measure, triangle=False):
+            rows[new_part, part] = block
+    return rows
+
+
+def _enlarged(square: Array, n: int) -> Array:
+    """A copy in the corner of an (n, n) matrix. By threads: most of the time goes into memory touched at first."""
+    enlarged = np.empty((n, n))
+
+    def copy(rows: slice) -> None:
+        enlarged[: len(square), : len(square)][rows] = square[rows]
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(copy, (slice(i, i + OLD_AT_ONCE) for i in range(0, len(square), OLD_AT_ONCE))))
+    return enlarged
 
 
 def stack(signatures: Signatures) -> tuple[Floats, NDArray[np.intp]]:
@@ -101,7 +131,7 @@ def stack(signatures: Signatures) -> tuple[Floats, NDArray[np.intp]]:
     return _orthonormal(bases, ranks), ranks
 
 
-def _orthonormal(bases: Floats, ranks: NDArray[np.intp]) -> Floats:
+def _orthonormal(bases: Floats, ranks: NDArray[np.intp], first: int = 0) -> Floats:
     """The bases, refused if they are not orthonormal, rid of the rounding of float32 if they are float64."""
     gram = np.einsum("anf,bnf->nab", bases, bases, optimize=True).astype(np.float64)
     wanted = (np.arange(len(bases)) < ranks[:, None])[:, :, None] * np.eye(len(bases))
@@ -109,7 +139,7 @@ def _orthonormal(bases: Floats, ranks: NDArray[np.intp]) -> Floats:
     if not (off <= ORTHONORMAL_WITHIN).all():
         worst = int(np.argmax(np.where(np.isnan(off), np.inf, off)))
         raise ValueError(
-            f"signature {worst} is not an orthonormal basis (its columns are off by {off[worst]:.2g}); "
+            f"signature {first + worst} is not an orthonormal basis (its columns are off by {off[worst]:.2g}); "
             "make signatures with pacfl.subspace.signature"
         )
     if bases.dtype == np.float64 and off.max() > 1e-14:
@@ -176,17 +206,19 @@ def _total_degrees(angles: Floats, counts: NDArray[np.intp]) -> Floats:
     return total
 
 
-def _padded(signatures: Signatures) -> tuple[Floats, NDArray[np.intp]]:
-    """One array (largest p, n, features), and each signature's number of directions: (n,)."""
+def _padded(signatures: Signatures, exact: bool | None = None, first: int = 0) -> tuple[Floats, NDArray[np.intp]]:
+    """One array (largest p, n, features), and each signature's number of directions: (n,).
+
+    exact: in float64 (default: if there are few). first: the number of the first one, for messages.
+    """
     if isinstance(signatures, np.ndarray) and signatures.ndim == 3 and 0 not in signatures.shape:
         n, features, rank = signatures.shape
-        exact = _is_exact(n, features, rank)
-        stacked = signatures.transpose(2, 0, 1).astype(np.float64 if exact else np.float32, order="C")
-        return stacked, np.full(n, rank)
+        dtype = _dtype(n, features, rank, exact)
+        return signatures.transpose(2, 0, 1).astype(dtype, order="C"), np.full(n, rank)
     arrays = [np.asarray(u) for u in signatures]
     if not arrays:
         raise ValueError("got no signatures; at least one is wanted")
-    for i, u in enumerate(arrays):
+    for i, u in enumerate(arrays, first):
         if u.ndim != 2 or 0 in u.shape or u.shape[1] > u.shape[0]:
             raise ValueError(f"signature {i} must be (features, directions), got shape {u.shape}")
     rows = {len(u) for u in arrays}
@@ -195,11 +227,14 @@ def _padded(signatures: Signatures) -> tuple[Floats, NDArray[np.intp]]:
             f"signatures must have equal rows, got {sorted(rows)}; were they taken from data of the same shape?"
         )
     n, features, rank = len(arrays), rows.pop(), max(u.shape[1] for u in arrays)
-    exact = _is_exact(n, features, rank)
-    bases = np.zeros((rank, n, features), dtype=np.float64 if exact else np.float32)
+    bases = np.zeros((rank, n, features), dtype=_dtype(n, features, rank, exact))
     for i, u in enumerate(arrays):
         bases[: u.shape[1], i] = u.T
     return bases, np.array([u.shape[1] for u in arrays])
+
+
+def _dtype(n: int, features: int, rank: int, exact: bool | None) -> type[np.floating]:
+    return np.float64 if (_is_exact(n, features, rank) if exact is None else exact) else np.float32
 
 
 def _is_exact(n: int, features: int, rank: int) -> bool:
