@@ -22,6 +22,7 @@ LAYERS = (
     "reproduce",
     "report",
     "flower_app",
+    "deploy",
     "alike",
     "cli",
 )

@@ -2,9 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from flwr.app import Message as Envelope
 from flwr.app import RecordDict
@@ -12,6 +12,7 @@ from flwr.serverapp import Grid
 
 from pacfl.federation import wire
 from pacfl.federation.algorithm import Algorithm, Upload
+from pacfl.federation.kinds import EVALUATE, SIGNATURE, TRAIN
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.replies import (
     LARGEST_PROFILE,
@@ -22,17 +23,13 @@ from pacfl.federation.replies import (
     check_upload,
     forms_of_profile,
     forms_of_training,
+    strangers,
 )
 from pacfl.federation.rounds import Score, Scores
 from pacfl.learning.model import Model
 
 log = logging.getLogger("pacfl")
 T = TypeVar("T")
-
-IDENTITY: Final = "query.identity"
-SIGNATURE: Final = "query.signature"
-TRAIN: Final = "train"
-EVALUATE: Final = "evaluate"
 
 
 class NoReplyError(RuntimeError):
@@ -60,6 +57,7 @@ class Flower:
     deadline: float = 86_400.0  # seconds
     poll: float = 0.05  # seconds
     evaluate_in_training: bool = False
+    features: int | None = None  # of a signature, once somebody has shown one
     safe: int | None = None  # rounds before this one will not be asked for again; None: this one
     troubles: list[Trouble] = field(default_factory=list)
     rode: dict[ClientId, dict[str, Score]] = field(default_factory=dict)  # scores in the last replies
@@ -73,7 +71,12 @@ class Flower:
             check_profile(told, forms)
             return told
 
-        return self._heard(t, self._ask(SIGNATURE, t, {c: {} for c in clients}, {}), read)
+        heard = self._heard(t, self._ask(SIGNATURE, t, {c: {} for c in clients}, {}), read)
+        for client, why in strangers(heard, self.features).items():
+            self._trouble(t, client, f"reply refused: {why}")
+            del heard[client]
+        self.remember(heard.values())
+        return heard
 
     def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
         """Local trainings. A client whose reply is lost has trained all the same, and remembers."""
@@ -144,6 +147,11 @@ class Flower:
             except Refused as refusal:
                 self._trouble(t, client, f"reply refused: {refusal}")
         return heard
+
+    def remember(self, profiles: Iterable[Message]) -> None:
+        """How many features signatures have: later ones must have as many."""
+        for told in profiles:
+            self.features = len(told["basis"]) if "basis" in told else self.features
 
     def _trouble(self, t: int, client: ClientId, what: str) -> None:
         self.troubles.append(Trouble(t, client, what))

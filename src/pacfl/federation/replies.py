@@ -123,6 +123,8 @@ def _imagined(model: Model) -> Task:
 class _Still:
     """An engine that stays where it is."""
 
+    rounds_by_batch = False
+
     def sgd(self, w: Vector, *_: Any) -> Vector:
         return w.copy()
 

@@ -1,8 +1,9 @@
-"""The client half: a ClientApp that answers who it is, what its data look like, and trains and evaluates."""
+"""The client half: it answers who it is and what its data look like, and trains and evaluates."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 import torch
 from flwr.app import Context, RecordDict
@@ -12,31 +13,27 @@ from flwr.clientapp import ClientApp
 from pacfl.federation import wire
 from pacfl.federation.client_memory import ClientMemory
 from pacfl.federation.client_side import ClientSide
-from pacfl.federation.flower import EVALUATE, IDENTITY, SIGNATURE, TRAIN
+from pacfl.federation.kinds import EVALUATE, IDENTITY, SIGNATURE, TRAIN, registered
 from pacfl.federation.message import ClientId
 
 LARGEST_DOWNLOAD = 2**33  # bytes; a client trusts its server further than the server trusts it
 
 Home = Callable[[Context, str, ClientId], tuple[ClientSide, Path]]  # of a federation and a number: what a client has
-Handler = Callable[[Envelope, Context], Envelope]
 
 
 def client_app(home: Home) -> ClientApp:
     """A ClientApp for clients that live at `home`."""
-    app = ClientApp()
-    for kind, answer in ((IDENTITY, _identity), (SIGNATURE, _signature), (TRAIN, _train), (EVALUATE, _evaluate)):
-        category, _, action = kind.partition(".")
-        register = getattr(app, category)
-        register(action or "default")(_handler(answer, home))
-    return app
 
-
-def _handler(answer: Callable[["Asked"], RecordDict], home: Home) -> Handler:
     def handle(envelope: Envelope, context: Context) -> Envelope:
-        torch.set_num_threads(1)  # the same bits wherever a client lives
-        return Envelope(answer(Asked(envelope.content, context, home)), reply_to=envelope)
+        return Envelope(answer(envelope.metadata.message_type, envelope.content, context, home), reply_to=envelope)
 
-    return handle
+    return registered(handle)
+
+
+def answer(kind: str, content: RecordDict, context: Context, home: Home) -> RecordDict:
+    """The reply to a message of some kind."""
+    torch.set_num_threads(1)  # the same bits wherever a client lives
+    return ANSWERS[kind](Asked(content, context, home))
 
 
 class Asked:
@@ -91,6 +88,14 @@ def _evaluate(asked: Asked) -> RecordDict:
     personal, fine_tune = bool(asked.about.get("personal")), _whole(asked.about.get("fine-tune"))
     scores = side.evaluate(t, client, down, memory, last, personal, fine_tune)
     return wire.pack({}, asked.reply(side), scores)
+
+
+ANSWERS: Final[Mapping[str, Callable[[Asked], RecordDict]]] = {
+    IDENTITY: _identity,
+    SIGNATURE: _signature,
+    TRAIN: _train,
+    EVALUATE: _evaluate,
+}
 
 
 def _whole(value: object) -> int:

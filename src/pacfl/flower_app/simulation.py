@@ -22,7 +22,8 @@ from pacfl.federation import wire
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_memory import ClientMemory
 from pacfl.federation.client_side import ClientSide, Pool
-from pacfl.federation.flower import IDENTITY, Flower, NoReplyError, answers
+from pacfl.federation.flower import Flower, NoReplyError, answers
+from pacfl.federation.kinds import IDENTITY
 from pacfl.federation.message import ClientId, Message
 from pacfl.flower_app.answering import Home, client_app
 from pacfl.learning.eager import Eager
