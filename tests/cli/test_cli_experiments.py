@@ -1,0 +1,288 @@
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import pacfl
+from pacfl.cli import display as shown_by
+from pacfl.cli.display import Progress
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_run_ls_show_tell_the_same_story(run: Run) -> None:
+    code, out, _ = run("run", "experiment.toml", "--json", "--workers", 1)
+    assert code == 0
+    results = [json.loads(line) for line in out.splitlines()]
+    assert [(r["algorithm"], r["seed"]) for r in results] == [
+        ("fedavg", 0), ("fedavg", 1), ("pacfl(clusters=4)", 0), ("pacfl(clusters=4)", 1),
+    ]  # fmt: skip
+    for result in results:
+        assert {"hash", "clusters", "ari", "accuracy", "bytes_down", "bytes_up", "seconds"} <= set(result)
+        assert set(result["accuracy"]) == {"received", "personal", "last_trained"}
+        assert set(result["accuracy"]["received"]) == {"mean", "std", "worst_tenth"}
+    listed = [json.loads(line) for line in run("ls", "--json")[1].splitlines()]
+    assert {row["hash"] for row in listed} == {r["hash"] for r in results}
+    assert {row["state"] for row in listed} == {"finished"}
+    shown = json.loads(run("show", results[0]["hash"][:8], "--json")[1])
+    assert shown["result"] == results[0]
+    assert len(shown["rounds"]) == 3
+    assert results[0]["worse_than_alone"] == dict.fromkeys(("received", "last_trained", "personal"))
+
+
+def test_what_is_finished_is_not_run_again(run: Run) -> None:
+    first = run("run", "experiment.toml", "--json", "--workers", 1)[1]
+    written = {p: p.stat().st_mtime_ns for p in Path("runs").glob("*/*")}
+    assert run("run", "experiment.toml", "--json", "--workers", 1)[1] == first
+    assert {p: p.stat().st_mtime_ns for p in Path("runs").glob("*/*")} == written
+
+
+def test_settings_on_the_command_line_come_first(run: Run) -> None:
+    out = run("run", "experiment.toml", "--json", "--workers", 1, "--set", "seeds=[5]", "--set", "schedule.rounds=1")[1]
+    assert {json.loads(line)["seed"] for line in out.splitlines()} == {5}
+
+
+def test_the_table_names_the_protocols(run: Run) -> None:
+    code, out, err = run("run", "experiment.toml", "--workers", 1, "--set", "seeds=0")
+    assert code == 0
+    for word in ("received", "personal", "last-trained", "fedavg", "pacfl"):
+        assert word in out
+    assert "fedavg seed 0: done" in err
+    assert "Traceback" not in err
+
+
+def test_results_and_rounds_are_tables_for_spreadsheets(run: Run) -> None:
+    words = ("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", "schedule.evaluate-every=1")
+    rows = list(csv.DictReader(io.StringIO(run(*words, "--csv")[1])))
+    results = [json.loads(line) for line in run(*words, "--json")[1].splitlines()]
+    for row, result in zip(rows, results, strict=True):
+        assert (row["hash"], row["algorithm"]) == (result["hash"], result["algorithm"])
+        assert float(row["accuracy.personal.worst_tenth"]) == result["accuracy"]["personal"]["worst_tenth"]
+    rounds = list(csv.DictReader(io.StringIO(run("show", results[0]["hash"], "--csv")[1])))
+    assert [row["round"] for row in rounds] == ["0", "1", "2"]
+    assert float(rounds[2]["accuracy.received.mean"]) == results[0]["accuracy"]["received"]["mean"]
+
+
+def test_clients_are_compared_with_what_they_would_be_alone(run: Run) -> None:
+    both = 'algorithm=[{name = "fedavg"}, {name = "solo"}]'
+    out = run("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", both, "--json")[1]
+    fedavg, solo = (json.loads(line) for line in out.splitlines())
+    assert fedavg["alone"] == solo["alone"] == solo["hash"]
+    assert set(solo["worse_than_alone"].values()) == {0.0}
+    alone, together = (
+        json.loads(run("show", r["hash"], "--json")[1])["rounds"][-1]["by_client"]["received"] for r in (solo, fedavg)
+    )
+    worse = sum(together[c][0] < alone[c][0] for c in alone) / 8
+    assert fedavg["worse_than_alone"]["received"] == worse
+    out = run("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", both)[1]
+    assert f"{100 * worse:.0f}%" in out
+
+
+def test_targets_are_told_by_rounds_and_megabits(run: Run) -> None:
+    words = ("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", "evaluation.targets=[0.01, 1]")
+    code, out, _ = run(*words)
+    assert code == 0
+    assert "1 %" in out
+    assert "100 %" in out
+    (first, *_) = (json.loads(line) for line in run(*words, "--json")[1].splitlines())
+    assert first["to_target"]["1.0"]["received"] is None
+    assert first["to_target"]["0.01"]["received"]["rounds"] == 2
+    shown = json.loads(run("show", first["hash"], "--target", 0.01, "--json")[1])
+    assert shown["result"]["to_target"] == {"0.01": first["to_target"]["0.01"]}
+
+
+def test_curves_for_tensorboard_are_those_of_the_records(run: Run) -> None:
+    """Read by hand: events of TensorBoard are length, checksum, protocol buffer, checksum."""
+    pytest.importorskip("tensorboardX", reason="an extra")
+    from tensorboardX.proto.event_pb2 import Event
+
+    words = ("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--tensorboard", "curves", "--json")
+    for _ in range(2):  # a second time nothing is played, and the curves are there again, once
+        first = json.loads(run(*words)[1].splitlines()[0])
+        (path,) = Path("curves", first["hash"]).iterdir()
+        content, at, curve = path.read_bytes(), 0, {}
+        while at < len(content):
+            size = int.from_bytes(content[at : at + 8], "little")
+            event = Event.FromString(content[at + 12 : at + 12 + size])
+            at += size + 16
+            curve |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
+        assert curve["accuracy/received/mean", 2] == pytest.approx(first["accuracy"]["received"]["mean"], rel=1e-6)
+        assert sum(curve["bytes_down", t] for t in range(3)) == first["bytes_down"]
+
+
+def test_without_the_library_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    code, _, err = run("run", "experiment.toml", "--workers", 1, "--tensorboard", "curves")
+    assert code == 1
+    assert "pip install 'pacfl[tensorboard]'" in err
+    assert not list(Path("runs").glob("*/rounds.jsonl"))
+
+
+def test_the_device_is_a_setting_like_others(run: Run) -> None:
+    words = ("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--json")
+    assert run(*words)[1] == run(*words, "--device", "cpu")[1]
+    for choice in (("--device", "nowhere"), ("--set", "device=nowhere")):
+        code, _, err = run(*words, *choice)
+        assert code == 1
+        assert "nowhere" in err
+        assert "use 'cpu'" in err
+
+
+# Progress
+
+
+def watched(run: Run, monkeypatch: pytest.MonkeyPatch, *words: object) -> tuple[str, str]:
+    """What somebody sees at a terminal, and what is printed at the end."""
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, height=40)
+    monkeypatch.setattr(shown_by, "err", console)
+    _, out, _ = run("run", "experiment.toml", "--workers", 1, *words)
+    return screen.getvalue(), out
+
+
+def test_at_a_terminal_rounds_accuracy_and_time_left_are_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen, out = watched(run, monkeypatch, "--set", "seeds=0", "--set", "schedule.evaluate-every=1")
+    for word in ("rounds", "received", "time left", "round 0/2", "done", "pacfl(clusters=4)"):
+        assert word in screen
+    assert re.search(r"\d+\.\d±\d+\.\d", screen)
+    assert "last-trained" in out
+
+
+def test_machines_see_no_progress(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen, out = watched(run, monkeypatch, "--json", "--set", "seeds=0")
+    assert screen == ""
+    assert len([json.loads(line) for line in out.splitlines()]) == 2
+
+
+class Planned:
+    """As much of a run as progress looks at."""
+
+    hash = "abc"
+    seed = 0
+
+    class schedule:  # noqa: N801 - named as the field of a run is
+        rounds = 11
+
+    def label(self) -> str:
+        return "fedavg"
+
+
+def test_time_left_by_hand() -> None:
+    """A run that went on with round 2 and is now after round 6, 20 seconds later: 5 seconds a round, 5 to go."""
+    now = 100.0
+    one: Any = Planned()
+    progress = Progress([one], clock=lambda: now)
+    assert (progress.where(one), progress.left(one)) == ("round 0/11", "")
+    progress.note(one, {"round": 2})
+    assert (progress.where(one), progress.left(one)) == ("round 3/11", "")
+    now += 20.0
+    progress.note(one, {"round": 6})
+    assert (progress.where(one), progress.left(one)) == ("round 7/11", "0:25")
+    progress.note(one, {"seconds": 40.0})
+    assert (progress.where(one), progress.left(one)) == ("done", "")
+
+
+def test_of_many_runs_those_around_the_present_one_are_shown() -> None:
+    many: list[Any] = []
+    for i in range(100):
+        many.append(Planned())
+        many[-1].hash, many[-1].seed = f"{i}", i
+    progress = Progress(many)
+    for i in range(50):
+        progress.note(many[i], {"round": 0})
+    table = progress.table()
+    assert len(table.rows) == 20
+    seeds = [int(str(cell)) for cell in table.columns[1].cells]
+    assert seeds == list(range(40, 60))
+
+
+# Two at once, and one after the other
+
+
+def started(*words: object) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "pacfl.cli", "run", "experiment.toml", "--json", *map(str, words)]
+    env = {**os.environ, "PYTHONPATH": str(Path(pacfl.__file__).resolve().parents[1])}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+
+
+def without_time(out: str) -> list[dict[str, Any]]:
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in out.splitlines()]
+
+
+def test_two_processes_on_one_folder_do_not_spoil_it(run: Run) -> None:
+    """Whoever comes second is told so, or finds everything done; either way the results are those of one alone."""
+    expected = without_time(run("run", "experiment.toml", "--json", "--workers", 1, "--runs", "alone")[1])
+    both = [started("--workers", 1, "--runs", "shared") for _ in range(2)]
+    ends = [process.communicate(timeout=120) for process in both]
+    assert {process.returncode for process in both} <= {0, 1}
+    for process, (out, err) in zip(both, ends, strict=True):
+        if process.returncode:
+            assert b"another process is working on this run" in err
+        else:
+            assert without_time(out.decode()) == expected
+    assert without_time(run("run", "experiment.toml", "--json", "--workers", 1, "--runs", "shared")[1]) == expected
+    for folder in Path("alone").iterdir():
+        assert (folder / "rounds.jsonl").read_bytes() == (Path("shared") / folder.name / "rounds.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.25])
+def test_a_command_that_is_killed_at_any_moment_goes_on_with_the_same_words(run: Run, delay: float) -> None:
+    """Killed some time after its first round was recorded, with its last checkpoint damaged on top of that."""
+    words = ("--set", "seeds=0", "--set", "schedule.rounds=20", "--set", "algorithm=[{name='scaffold'}]")
+    process = started("--workers", 2, "--runs", "broken", *words)
+    while not list(Path("broken").glob("*/checkpoint.json")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    time.sleep(delay)
+    process.kill()
+    process.communicate(timeout=20)
+    for checkpoint in Path("broken").glob("*/checkpoint.json"):
+        checkpoint.write_bytes(checkpoint.read_bytes()[:-9])
+    results = [
+        without_time(run("run", "experiment.toml", "--json", "--workers", 1, "--runs", runs, *words)[1])
+        for runs in ("broken", "whole")
+    ]
+    assert results[0] == results[1]
+    records = [next(Path(runs).glob("*/rounds.jsonl")).read_bytes() for runs in ("broken", "whole")]
+    assert records[0] == records[1]
+    assert {path.name for path in next(Path("broken").iterdir()).iterdir()} == {
+        "run.json", "clients.json", "rounds.jsonl", "result.json",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["run", "nowhere.toml"], "cannot be read"),
+        (["run", "experiment.toml", "--set", "data.client=3"], "did you mean 'clients'"),
+        (["run", "experiment.toml", "--set", "learning.lr=-1"], "lr must be positive"),
+        (["run", "experiment.toml", "--set", "data.name='unheard-of'"], "unheard-of"),
+        (["run", "experiment.toml", "--set", "model.name='lenet6'"], "did you mean 'lenet5'"),
+        (["show", "ffff"], "0 runs"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(run: Run, words: list[str], why: str) -> None:
+    code, _, err = run(*words)
+    assert code == 1
+    assert why in err
+    assert "Traceback" not in err
+
+
+def test_data_are_listed_with_how_to_get_what_is_missing(run: Run) -> None:
+    x, y = np.zeros((4, 8, 8), dtype=np.uint8) + 1, np.array([0, 1, 0, 1])
+    np.savez("mine.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    entries = {e["name"]: e for e in json.loads(run("data", "--data", ".", "--json")[1])}
+    assert entries["mine"]["found"]
+    assert not entries["cifar10"]["found"]
+    assert entries["cifar10"]["how"]
