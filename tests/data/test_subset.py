@@ -22,8 +22,15 @@ def test_a_subset_keeps_samples_with_their_labels() -> None:
 def test_thinning_draws_evenly_from_every_class() -> None:
     part = thinned(numbered(), 50, np.random.default_rng(0))
     assert np.bincount(part.y_train).tolist() == [10] * 5
-    assert len(part.y_test) in range(10, 16)  # a quarter of 10 in each of 5 classes, rounded
+    assert np.bincount(part.y_test).tolist() == [2] * 5  # a quarter of 10 in each class, rounded
     assert len(set(part.x_train.ravel())) == 50
+
+
+def test_a_rare_class_is_not_thinned_further() -> None:
+    x = np.arange(110, dtype=np.float32).reshape(-1, 1)
+    y = np.array([0] * 100 + [1] * 10)
+    part = thinned(from_arrays(x, y, x, y), 40, np.random.default_rng(0))
+    assert np.bincount(part.y_train).tolist() == [20, 10]
 
 
 def test_thinning_to_more_than_there_is_changes_nothing() -> None:

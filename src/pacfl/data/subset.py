@@ -27,12 +27,13 @@ def subset(dataset: Dataset, train: Indices, test: Indices) -> Dataset:
 
 
 def thinned(dataset: Dataset, n_train: int, rng: np.random.Generator) -> Dataset:
-    """About n_train training samples, drawn evenly from every class, and as large a part of the test samples."""
+    """About n_train training samples, as many of every class as it has, and test samples in the same proportion."""
     check_whole("the number of training samples", n_train)
-    share = n_train / len(dataset.y_train)
-    if share >= 1:
+    if n_train >= len(dataset.y_train):
         return dataset
-    return subset(dataset, _thinned(dataset.y_train, share, rng), _thinned(dataset.y_test, share, rng))
+    of_class = n_train / len(np.unique(dataset.y_train))
+    of_class_in_test = of_class * len(dataset.y_test) / len(dataset.y_train)
+    return subset(dataset, _thinned(dataset.y_train, of_class, rng), _thinned(dataset.y_test, of_class_in_test, rng))
 
 
 def held_out(dataset: Dataset, parts: Partition, share: float, rng: np.random.Generator) -> tuple[Dataset, Partition]:
@@ -59,10 +60,10 @@ def held_out(dataset: Dataset, parts: Partition, share: float, rng: np.random.Ge
     return judged, replace(parts, shards=kept, test_shards=tests)
 
 
-def _thinned(labels: Labels, share: float, rng: np.random.Generator) -> Indices:
-    """Positions of a share of every class, one of each at least."""
+def _thinned(labels: Labels, of_class: float, rng: np.random.Generator) -> Indices:
+    """Positions of so many of every class, one of each at least, in ascending order."""
     classes = (np.flatnonzero(labels == c) for c in np.unique(labels))
-    return np.sort(np.concatenate([rng.permutation(c)[: max(1, round(share * len(c)))] for c in classes]))
+    return np.sort(np.concatenate([rng.permutation(c)[: max(1, round(of_class))] for c in classes]))
 
 
 def _rows(attributes: Mapping[str, Flags], rows: Indices) -> dict[str, Flags]:

@@ -1,0 +1,130 @@
+"""The paper's tables and figures: pacfl reproduce."""
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from pacfl.cli.console import AsJson, app, err, out
+from pacfl.cli.display import display
+from pacfl.cli.experiments import DataFolder, Runs, _learning
+
+if TYPE_CHECKING:
+    from pacfl.reproduce.items import Item
+    from pacfl.reproduce.making import Request
+    from pacfl.reproduce.outcome import Outcome
+
+
+@app.command()
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="An item, by name or number; without one, all are listed.")] = None,
+    scale: Annotated[str, typer.Option(help="quick, or paper for the paper's settings.")] = "quick",
+    only: Annotated[list[str] | None, typer.Option(help="A method, as pacfl. May be repeated.")] = None,
+    on: Annotated[list[str] | None, typer.Option(help="A data set, as cifar10. May be repeated.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="How many of the item's seeds. Default: 1 if quick.")] = None,
+    tune: Annotated[
+        bool | None, typer.Option(help="Tune every method on held-out training samples. Default: if paper.")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FOLDER", help="Show what was exported there; run nothing.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Show what has been run so far; run nothing.")] = False,
+    export: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Keep the outcome there, without models.")
+    ] = None,
+    figures: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Draw the pictures there.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --from: write all items as one page of Markdown.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that train clients.")] = os.cpu_count() or 1,
+    runs: Runs = Path("runs"),
+    data: DataFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a table or figure of the paper again, its values beside ours. What was run is not run again."""
+    with _learning():
+        from pacfl.reproduce.items import SCALES, item
+        from pacfl.reproduce.kinds import kind_of
+        from pacfl.reproduce.making import Request, stored
+        from pacfl.reproduce.outcome import load, merged, save
+    if scale not in SCALES:
+        raise typer.BadParameter(f"must be one of {', '.join(SCALES)}, got {scale!r}", param_hint="--scale")
+    if page is not None:
+        _write_page(page, source or Path("results"))
+        return
+    request = Request(
+        scale=scale,
+        data=data,
+        runs=runs,
+        workers=workers,
+        only=tuple(only or ()),
+        on=tuple(on or ()),
+        n_seeds=seeds,
+        tune=scale == "paper" if tune is None else tune,
+        play=not show,
+        watch=partial(display, quiet=as_json),
+    )
+    if name is None:
+        _list(request, as_json)
+        return
+    wanted = item(name)
+    made = kind_of(wanted).make(wanted, request) if source is None else stored(wanted, source, request.scale)
+    if made is None:
+        err.print(f"[bold red]error:[/] {escape(str(source))} has no outcome of {wanted.name}", soft_wrap=True)
+        raise typer.Exit(1)
+    if export is not None:
+        out.print(f"wrote {save(merged(load(export, wanted.name, request.scale), made), export)}")
+    _print(wanted, made, as_json)
+    if figures is not None:
+        for path in kind_of(wanted).figures(wanted, made, figures):
+            out.print(f"wrote {path}")
+
+
+def _print(item: "Item", made: "Outcome", as_json: bool) -> None:
+    from pacfl.reproduce.kinds import kind_of
+
+    if as_json:
+        print(json.dumps(made))
+        return
+    for table in kind_of(item).tables(item, made):
+        printed = Table(*table.head, title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for row in table.rows:
+            printed.add_row(*(escape(cell) for cell in row))
+        out.print(printed)
+        for note in table.notes:
+            out.print(escape(note), highlight=False)
+
+
+def _list(request: "Request", as_json: bool) -> None:
+    from pacfl.reproduce.listing import listed
+
+    rows, speed = listed(request)
+    if as_json:
+        for row in rows:
+            print(json.dumps(row))
+        return
+    caption = (
+        f"Hours are an estimate at {request.scale} scale: steps of local training, {speed:,.0f} a second of LeNet-5 "
+        f"as measured just now with {request.workers} workers. Tests, tuning and what was run already are not counted."
+    )
+    table = Table(box=box.SIMPLE_HEAD, caption=caption, padding=(0, 1, 0, 0))
+    for heading in ("", "name", "what", "paper", "data", "runs", "rounds", "hours"):
+        table.add_column(heading)
+    for row in rows:
+        hours = "-" if row["hours"] is None else f"{row['hours']:.1f}"
+        cells = (row["number"], row["name"], row["title"], row["paper"], row["data"], row["runs"], row["rounds"], hours)
+        table.add_row(*(escape(str(cell)) for cell in cells))
+    out.print(table)
+
+
+def _write_page(path: Path, source: Path) -> None:
+    from pacfl.reproduce.page import write_page
+
+    write_page(path, source)
+    out.print(f"wrote {path}")

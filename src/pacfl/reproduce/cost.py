@@ -1,0 +1,53 @@
+"""What an item costs, in steps of SGD, and how long that may take here: an estimate from a measured speed."""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from pacfl import algorithms
+from pacfl.experiment.config import Run
+from pacfl.federation.client_side import Pool, Shard
+from pacfl.federation.local import local
+from pacfl.learning.model import as_model
+from pacfl.learning.nets import NETS
+from pacfl.learning.plan import count_steps
+from pacfl.learning.task import Learning, Samples
+
+MEASURED_CLIENTS: Final = 10
+MEASURED_SAMPLES: Final = 100
+
+
+def steps(run: Run, n_train: int) -> int:
+    """Local steps of a run on so many training samples, the final personalisation of everybody included."""
+    clients = run.data.clients
+    here = clients - run.schedule.newcomers
+    each = int(run.data.scheme.get("size", n_train // clients))
+    local_steps = count_steps(each, run.learning.epochs, run.learning.batch)
+    sampled = max(round(run.schedule.sample * here), 1)
+    return (run.schedule.rounds * sampled + clients) * local_steps
+
+
+def steps_per_second(model: str, workers: int) -> float:
+    """Steps of a model on 3 × 32 × 32 images in batches of ten, measured now."""
+    rng = np.random.default_rng(0)
+    n = MEASURED_CLIENTS * MEASURED_SAMPLES
+    x = rng.standard_normal((n, 3, 32, 32), dtype=np.float32)
+    samples = Samples(x, rng.integers(10, size=n))
+    rows = np.split(np.arange(n), MEASURED_CLIENTS)
+    pool = Pool(samples, samples, x, tuple(Shard(part, part) for part in rows))
+    fitted = as_model(lambda: NETS[model]((3, 32, 32), 10), 0, 10)
+    learning = Learning(epochs=1)
+    with local(algorithms.build("fedavg"), fitted, pool, learning, 0, workers) as backend:
+        downloads = {c: {"w": fitted.initial} for c in range(MEASURED_CLIENTS)}
+        backend.train(0, downloads, frozenset())  # whatever is built on first use
+        started = time.perf_counter()
+        backend.train(1, downloads, frozenset())
+        spent = time.perf_counter() - started
+    return MEASURED_CLIENTS * count_steps(MEASURED_SAMPLES, 1, learning.batch) / spent
+
+
+def total(runs: Sequence[tuple[Run, int]]) -> int:
+    """Steps of several runs, each with its number of training samples."""
+    return sum(steps(run, n_train) for run, n_train in runs)

@@ -1,0 +1,32 @@
+"""Pictures: only where matplotlib is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pacfl.files import replaced
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Figure
+else:
+
+    def Figure(**settings: Any) -> Any:  # noqa: N802 - it makes one
+        """A figure of matplotlib."""
+        try:
+            from matplotlib.figure import Figure as Drawn
+        except ImportError:
+            raise FiguresError("pictures need matplotlib: pip install 'pacfl[figures]'") from None
+        return Drawn(**settings)
+
+
+class FiguresError(RuntimeError):
+    """Pictures cannot be drawn here, and what to do."""
+
+
+def save(figure: Any, path: Path) -> Path:
+    """Write a figure as SVG, the same bytes for the same figure."""
+    import matplotlib as mpl
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context({"svg.hashsalt": "pacfl"}), replaced(path) as file:
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return path

@@ -1,0 +1,99 @@
+"""An item from its settings to its outcome: what is missing is tuned and run, what is there is not run again."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pacfl.experiment.config import Run
+from pacfl.experiment.settings import ConfigError
+from pacfl.reproduce.availability import missing
+from pacfl.reproduce.items import Item, Scale
+from pacfl.reproduce.outcome import Outcome, load, outcome
+from pacfl.reproduce.planning import Planned, plan, with_chosen
+from pacfl.reproduce.playing import ended, playing
+from pacfl.reproduce.tuning import Trial, chosen, trials
+
+Show = Callable[[Run, Mapping[str, Any]], None]
+Watch = Callable[[list[Run]], AbstractContextManager[Show]]  # how runs are shown while they are played
+
+
+@contextmanager
+def unseen(_runs: list[Run]) -> Iterator[Show]:
+    """Nobody watches."""
+    yield lambda _run, _record: None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for, and where things are."""
+
+    scale: Scale = "quick"
+    data: Path | None = None
+    runs: Path = Path("runs")
+    workers: int = 1
+    only: tuple[str, ...] = ()  # methods; none: all
+    on: tuple[str, ...] = ()  # columns; none: all
+    n_seeds: int | None = None
+    tune: bool = False
+    play: bool = True  # otherwise only what has ended is told
+    watch: Watch = unseen
+
+
+def trained(item: Item, request: Request) -> Outcome:
+    """The outcome of an item that trains."""
+    lacking = missing(item, request.scale, request.data)
+    columns = [column for column in asked_columns(item, request) if column not in lacking]
+    planned: list[Planned] = []
+    tuning: list[dict[str, Any]] = []
+    for column in columns:
+        runs, tuned = _tuned(item, column, request)
+        planned += runs
+        tuning += tuned
+    planned.sort(key=lambda one: one.run.seed)  # one seed of everything before the next of anything
+    _play([one.run for one in planned], request)
+    return outcome(item, request.scale, lacking, planned, tuning, request.runs)
+
+
+def stored(item: Item, folder: Path, scale: Scale) -> Outcome | None:
+    """The outcome of an item as it was exported, or None."""
+    return load(folder, item.name, scale)
+
+
+def asked_columns(item: Item, request: Request) -> list[str]:
+    """The columns that are asked for, checked."""
+    for column in request.on:
+        if column not in item.columns:
+            raise ConfigError(f"{item.name} has no column {column!r}; it has {', '.join(item.columns)}")
+    return [column for column in item.columns if not request.on or column in request.on]
+
+
+def _tuned(item: Item, column: str, request: Request) -> tuple[list[Planned], list[dict[str, Any]]]:
+    """The runs of a column with their methods tuned, and how they were."""
+    planned = plan(item, column, request.scale, request.only, request.n_seeds)
+    spec = item.tuned(column, request.scale) if request.tune else None
+    if spec is None or not planned:
+        return planned, []
+    tried = trials(planned, spec)
+    _play([trial.run for trial in tried], request)
+    settled = chosen(_settled(tried, request.runs), request.runs)
+    by_method = {one["method"]: one["chosen"] for one in settled}
+    return (
+        [with_chosen(one, by_method) for one in planned if one.tuned_as in by_method],
+        [{"column": column, **one} for one in settled],
+    )
+
+
+def _settled(tried: Sequence[Trial], runs: Path) -> list[Trial]:
+    """The trials of methods of which all trials have ended."""
+    open_methods = {trial.method for trial in tried if ended(trial.run, runs) is None}
+    return [trial for trial in tried if trial.method not in open_methods]
+
+
+def _play(runs: list[Run], request: Request) -> None:
+    if request.play:
+        with request.watch(runs) as show:
+            for run in runs:
+                for record in playing(run, request.runs, request.data, request.workers):
+                    show(run, record)

@@ -1,0 +1,140 @@
+"""What came of an item, small enough to be kept: summaries of its runs, and how they were tuned. No models."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pacfl.experiment.store import RunFolder
+from pacfl.experiment.summary import megabits_per_client
+from pacfl.files import write_atomically
+from pacfl.reproduce.items import Item, Scale
+from pacfl.reproduce.planning import Planned
+from pacfl.reproduce.playing import ended
+
+Outcome = dict[str, Any]  # plain values, ready for JSON
+DIGITS = 5
+
+
+def outcome(
+    item: Item,
+    scale: Scale,
+    missing: Mapping[str, str],
+    planned: Sequence[Planned],
+    tuning: Sequence[Mapping[str, Any]],
+    runs: Path,
+) -> Outcome:
+    """All that is known of an item's runs."""
+    found = [_run(one, runs) for one in planned]
+    return {
+        "item": item.name,
+        "scale": scale,
+        "missing": dict(missing),
+        "tuning": [dict(one) for one in tuning],
+        "runs": [one for one in found if one is not None],
+    }
+
+
+def save(outcome: Outcome, folder: Path) -> Path:
+    """Write an outcome where it can be committed."""
+    path = place(folder, outcome["item"], outcome["scale"])
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, (_lines(outcome) + "\n").encode())
+    return path
+
+
+def load(folder: Path, name: str, scale: Scale) -> Outcome | None:
+    """An outcome that was saved, or None."""
+    path = place(folder, name, scale)
+    if not path.exists():
+        return None
+    kept: Outcome = json.loads(path.read_text(encoding="utf-8"))
+    return kept
+
+
+def place(folder: Path, name: str, scale: str) -> Path:
+    """The file of an outcome."""
+    return folder / (f"{name}.json" if scale == "paper" else f"{name}.{scale}.json")
+
+
+def merged(old: Outcome | None, new: Outcome) -> Outcome:
+    """The new outcome with what the old one has of other runs and columns: results come in over weeks."""
+    if old is None:
+        return new
+    runs = {_key(one): one for one in (*old.get("runs", ()), *new.get("runs", ()))}
+    tuning = {(t["column"], t["method"]): t for t in (*old.get("tuning", ()), *new.get("tuning", ()))}
+    missing = {**old.get("missing", {}), **new["missing"]}
+    have = {one["column"] for one in runs.values()}
+    return {
+        **new,
+        "missing": {column: why for column, why in missing.items() if column not in have},
+        "tuning": list(tuning.values()),
+        "runs": list(runs.values()),
+    }
+
+
+def _key(run: Mapping[str, Any]) -> tuple[Any, ...]:
+    return run["column"], run["method"], run["seed"]
+
+
+def _run(planned: Planned, runs: Path) -> dict[str, Any] | None:
+    result = ended(planned.run, runs)
+    if result is None:
+        return None
+    run = planned.run
+    told = {"column": planned.column, "method": planned.method, "seed": run.seed, "hash": run.hash}
+    settings = {"algorithm": dict(run.algorithm), "learning": asdict(run.learning)}
+    if "diverged" in result:
+        return {**told, **settings, "diverged": result["diverged"], "round": result["round"]}
+    folder = RunFolder(runs / run.hash)
+    kept = ("clusters", "ari", "accuracy", "bytes_down", "bytes_up", "seconds")
+    return {
+        **told,
+        **settings,
+        **{key: _rounded(result[key]) for key in kept},
+        "curve": curve(folder.records()),
+        **_threshold(folder),
+    }
+
+
+def curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
+    """Rounds played, megabits per client and mean accuracy by protocol, wherever all clients were judged."""
+    judged = [i for i, record in enumerate(records) if record["sampled"] and "accuracy" in record]
+    protocols = sorted({p for i in judged for p in records[i]["accuracy"]})
+    series: dict[str, list[float | None]] = {
+        "rounds": [i + 1 for i in judged],
+        "megabits": [round(megabits_per_client(records[: i + 1]), 4) for i in judged],
+    }
+    for p in protocols:
+        means = [records[i]["accuracy"].get(p, {}).get("mean") for i in judged]
+        series[p] = [None if mean is None else round(mean, DIGITS) for mean in means]
+    return series
+
+
+def _threshold(folder: RunFolder) -> dict[str, Any]:
+    """The cut in degrees and its finding, of runs that have one."""
+    path = folder.path / "grouping.json"
+    if not path.exists():
+        return {}
+    grouping = json.loads(path.read_text(encoding="utf-8"))
+    told = {key: grouping[key] for key in ("measure", "linkage", "threshold")}
+    return {"grouping": {**told, "finding": grouping["evidence"]["finding"]}}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _rounded(part) for key, part in value.items()}
+    return round(value, DIGITS) if isinstance(value, float) else value
+
+
+def _lines(outcome: Outcome) -> str:
+    """JSON with one line for each run, so that a change of one is a change of one line."""
+    parts = []
+    for key, value in outcome.items():
+        if isinstance(value, list) and value:
+            body = "[\n" + ",\n".join(f"  {json.dumps(one, allow_nan=False)}" for one in value) + "\n ]"
+        else:
+            body = json.dumps(value, allow_nan=False)
+        parts.append(f" {json.dumps(key)}: {body}")
+    return "{\n" + ",\n".join(parts) + "\n}"

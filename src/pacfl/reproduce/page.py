@@ -1,0 +1,45 @@
+"""One page of Markdown with the outcomes that were exported: made again by one command, never edited by hand."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pacfl.files import write_atomically
+from pacfl.reproduce.items import Item, items
+from pacfl.reproduce.kinds import kind_of
+from pacfl.reproduce.making import stored
+from pacfl.reproduce.tables import markdown
+
+HEAD = """# The paper's tables and figures, made again
+
+Made by `pacfl reproduce --page {page} --from {source}` from the files in `{source}/`; do not edit.
+[reproduction.md](reproduction.md) says how to make each item. Accuracies name their protocol:
+
+- `received`: the model as sent down.
+- `personal`: after the method's own personalisation, or local epochs, from the model as sent down.
+- `last-trained`: the weights that a client last trained itself.
+- `fine-tuned`: of newcomers, the model as sent down after their epochs.
+
+Every run is named by the first characters of the hash of all its settings.
+"""
+
+
+def write_page(path: Path, source: Path) -> None:
+    """Write the page, and its pictures into a folder beside it."""
+    parts = [HEAD.format(page=path, source=source), *(part for item in items() for part in _parts(item, source, path))]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, "\n".join(parts).encode())
+
+
+def _parts(item: Item, source: Path, page: Path) -> Iterator[str]:
+    outcome = stored(item, source, "paper")
+    yield f"## {item.number}. {item.title} ({item.paper})\n"
+    yield f"`pacfl reproduce {item.name} --scale paper`\n"
+    if outcome is None:
+        yield "Not run yet.\n"
+        return
+    kind = kind_of(item)
+    for table in kind.tables(item, outcome):
+        yield markdown(table)
+    pictures = page.parent / page.stem
+    for picture in kind.figures(item, outcome, pictures):
+        yield f"![{item.title}]({picture.relative_to(page.parent)})\n"

@@ -1,0 +1,170 @@
+"""Items made for real, on the embedded digits."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pacfl.experiment.config import Run
+from pacfl.reproduce.items import Item, _item
+from pacfl.reproduce.kinds import kind_of
+from pacfl.reproduce.making import Request, trained, unseen
+from pacfl.reproduce.outcome import load, merged, save
+from pacfl.reproduce.planning import plan, with_chosen
+from pacfl.reproduce.tables import markdown
+from pacfl.reproduce.tuning import protocol_of, trials
+
+pytest.importorskip("sklearn")
+
+FILE = """
+seeds = [0, 1]
+
+[item]
+number = 1
+title = "Digits"
+paper = "nowhere"
+kind = "accuracy"
+
+[item.columns]
+four = ["data.clients=8"]
+absent = ["data.name=svhn"]
+
+[item.tuning]
+rounds = 1
+validation = 0.2
+lr = [0.01, 0.5, 1e39]
+mu = [0.1, 0.01]
+
+[data]
+name = "digits"
+scheme = { kind = "by-set", counts = [2, 2, 2, 2], size = 40 }
+
+[model]
+name = "logistic"
+
+[learning]
+epochs = 1
+
+[schedule]
+rounds = 2
+sample = 0.5
+
+[[algorithm]]
+name = "fedavg"
+
+[[algorithm]]
+name = "fedprox"
+
+[[algorithm]]
+name = "pacfl"
+clusters = [1, 4]
+"""
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Item:
+    path = tmp_path / "digits.toml"
+    text = FILE.replace('absent = ["data.name=svhn"]', "absent = ['data.name=svhn', 'data.scheme={kind=\"iid\"}']")
+    path.write_text(text, encoding="utf-8")
+    import tomllib
+
+    return _item(path, tomllib.loads(text)["item"])
+
+
+def request(tmp_path: Path, **settings: Any) -> Request:
+    given = {"scale": "paper", "data": tmp_path / "no-data", "runs": tmp_path / "runs", "n_seeds": 1, "on": ("four",)}
+    return Request(**{**given, **settings})  # type: ignore[arg-type]
+
+
+def test_what_has_ended_is_not_run_again_and_comes_out_the_same(digits: Item, tmp_path: Path) -> None:
+    first = trained(digits, request(tmp_path))
+    played: list[Mapping[str, Any]] = []
+
+    class Watched:
+        def __init__(self, _runs: list[Run]) -> None:
+            pass
+
+        def __enter__(self) -> Any:
+            return lambda _run, record: played.append(record)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    again = trained(digits, request(tmp_path, watch=Watched))
+    assert again == first
+    assert all("seconds" in record for record in played)  # results only, no rounds
+    assert len(first["runs"]) == 4
+
+
+def test_methods_are_tuned_without_the_test_samples_and_the_choice_is_used(digits: Item, tmp_path: Path) -> None:
+    made = trained(digits, request(tmp_path, tune=True))
+    assert {t["method"]: len(t["trials"]) for t in made["tuning"]} == {"fedavg": 3, "fedprox": 6, "pacfl": 3}
+    for tuned in made["tuning"]:
+        scores = {json.dumps({k: t[k] for k in tuned["chosen"]}): t["accuracy"] for t in tuned["trials"]}
+        assert scores[json.dumps(tuned["chosen"])] == max(s for s in scores.values() if s is not None)
+    chosen = {t["method"]: t["chosen"] for t in made["tuning"]}
+    for run in made["runs"]:
+        assert run["learning"]["lr"] == chosen[run["algorithm"]["name"]]["lr"]
+    content = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*/run.json")]
+    assert {run["data"]["validation"] for run in content if run["schedule"]["rounds"] == 1} == {0.2}
+    assert {run["data"]["validation"] for run in content if run["schedule"]["rounds"] == 2} == {0.0}
+
+
+def test_a_rate_at_which_training_diverges_is_never_chosen(digits: Item, tmp_path: Path) -> None:
+    made = trained(digits, request(tmp_path, tune=True, only=("fedavg",)))
+    (tuned,) = made["tuning"]
+    assert any(t["accuracy"] is None for t in tuned["trials"])
+    assert tuned["chosen"]["lr"] < 1
+
+
+def test_cuts_of_pacfl_share_one_tuning(digits: Item) -> None:
+    planned = plan(digits, "four", "paper", ("pacfl",), 1)
+    spec = digits.tuned("four", "paper")
+    assert spec is not None
+    assert len(planned) == 2
+    assert len(trials(planned, spec)) == 3
+
+
+def test_settings_that_were_not_tried_stay_those_of_the_file(digits: Item) -> None:
+    (one,) = plan(digits, "four", "paper", ("fedavg",), 1)
+    assert with_chosen(one, {}).run.hash == one.run.hash
+    assert with_chosen(one, {"fedavg": {"lr": 0.5}}).run.learning.lr == 0.5
+
+
+def test_a_method_with_a_personalisation_of_its_own_is_tuned_for_it(digits: Item) -> None:
+    (one,) = plan(digits, "four", "paper", ("fedavg",), 1)
+    assert protocol_of(one.run) == "received"
+    from dataclasses import replace
+
+    assert protocol_of(replace(one.run, algorithm={"name": "per-fedavg"})) == "personal"
+
+
+def test_an_outcome_is_the_same_after_it_was_exported(digits: Item, tmp_path: Path) -> None:
+    made = trained(digits, request(tmp_path, only=("fedavg",)))
+    save(made, tmp_path / "results")
+    assert load(tmp_path / "results", "digits", "paper") == json.loads(json.dumps(made))
+
+
+def test_exports_of_two_days_are_joined(digits: Item, tmp_path: Path) -> None:
+    first = trained(digits, request(tmp_path, only=("fedavg",)))
+    second = trained(digits, request(tmp_path, only=("fedprox",), n_seeds=2))
+    both = merged(first, second)
+    assert [(run["method"], run["seed"]) for run in both["runs"]] == [("fedavg", 0), ("fedprox", 0), ("fedprox", 1)]
+    assert merged(both, second) == both
+
+
+def test_what_was_not_run_and_what_has_no_data_say_so(digits: Item, tmp_path: Path) -> None:
+    made = trained(digits, request(tmp_path, only=("fedavg",), on=()))
+    here, absent = kind_of(digits).tables(digits, made)
+    assert {row[0]: row[2] for row in here.rows}["fedprox"] == "not run"
+    assert all("data not available here" in row[2] for row in absent.rows)
+    assert all(row[1] == "-" for row in here.rows)  # nothing was published of it
+    assert markdown(here).startswith("**Digits: four**")
+
+
+def test_showing_runs_nothing(digits: Item, tmp_path: Path) -> None:
+    made = trained(digits, request(tmp_path, play=False, tune=True, watch=unseen))
+    assert made["runs"] == []
+    assert not (tmp_path / "runs").exists()
