@@ -34,8 +34,11 @@ def run(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Overrule a setting, as data.clients=20.")
     ] = None,
     workers: Annotated[
-        int, typer.Option(min=1, help="Processes that train clients. Results do not depend on it.")
+        int, typer.Option(min=1, help="Threads or processes that train clients. Results do not depend on it.")
     ] = os.cpu_count() or 1,
+    engine: Annotated[
+        str | None, typer.Option(help="How they train: native (compiled), eager (torch), auto (native if it can).")
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="Where clients train: cpu, cuda, ... Only the CPU was tried.")
     ] = None,
@@ -51,7 +54,8 @@ def run(
     with _learning():
         from pacfl.experiment.config import evaluation, expand, read_table
         from pacfl.experiment.store import folder_of
-    table = read_table(file, (*(settings or ()), *([f"device={json.dumps(device)}"] if device else ())))
+    chosen = [f"{key}={json.dumps(word)}" for key, word in (("engine", engine), ("device", device)) if word]
+    table = read_table(file, (*(settings or ()), *chosen))
     asked, targets = expand(table), evaluation(table).targets
     folders = [folder_of(one, runs) for one in asked]
     diverged = []

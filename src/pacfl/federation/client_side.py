@@ -1,6 +1,7 @@
 """What runs at a client: one object for all clients of a process, one call for one client."""
 
 import hashlib
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ from pacfl.learning.model import Model, Vector
 from pacfl.learning.task import Diverged, Engine, Learning, Samples, Task
 
 REMEMBERED_MODELS = 16
-ASKED_AT_ONCE = 64  # test samples
+ASKED_AT_ONCE = 64  # test samples, of an engine that rounds otherwise in batches of other sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,7 @@ class ClientSide:
     engine: Engine
     seed: int
     _told: OrderedDict[bytes, "Told"] = field(default_factory=OrderedDict)
+    _turns: threading.Lock = field(default_factory=threading.Lock)
 
     def profile(self, t: int, client: ClientId) -> Message:
         """What the client tells of its data."""
@@ -93,12 +95,13 @@ class ClientSide:
     def _tell(self, w: Vector) -> "Told":
         """Clients of one cluster share a model, and often test samples: nothing is computed twice."""
         key = hashlib.blake2b(w.tobytes(), digest_size=16).digest()
-        if key not in self._told:
-            self._told[key] = Told(len(self.pool.test.y))
-            if len(self._told) > REMEMBERED_MODELS:
-                self._told.popitem(last=False)
-        self._told.move_to_end(key)
-        return self._told[key]
+        with self._turns:
+            if key not in self._told:
+                self._told[key] = Told(len(self.pool.test.y))
+                if len(self._told) > REMEMBERED_MODELS:
+                    self._told.popitem(last=False)
+            self._told.move_to_end(key)
+            return self._told[key]
 
     def _task(self, t: int, client: ClientId, engine: Engine | None = None) -> Task:
         rows = self.pool.shards[client].train
@@ -108,7 +111,7 @@ class ClientSide:
 
 
 class Told:
-    """What a model said of test samples so far."""
+    """What a model said of test samples so far. Two threads that ask at once may both compute it: it is the same."""
 
     def __init__(self, n: int) -> None:
         """Nothing yet."""
@@ -121,10 +124,11 @@ class Told:
     ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
         """Right or wrong, and the loss, of the given test samples."""
         new = rows[~self._known[rows]]
-        for start in range(0, len(new), ASKED_AT_ONCE):
-            part = new[start : start + ASKED_AT_ONCE]
+        at_once = ASKED_AT_ONCE if engine.rounds_by_batch else max(len(new), 1)
+        for start in range(0, len(new), at_once):
+            part = new[start : start + at_once]
             # Always as many at once, some of them again: batches of other sizes may round otherwise
-            asked = np.resize(part, ASKED_AT_ONCE)
+            asked = np.resize(part, at_once)
             right, losses = engine.losses(w, Samples(test.x[asked], test.y[asked]))
             self._right[part], self._losses[part] = right[: len(part)], losses[: len(part)]
         self._known[new] = True
@@ -137,6 +141,7 @@ class Recorder:
     def __init__(self, engine: Engine) -> None:
         """Wrap an engine."""
         self._engine = engine
+        self.rounds_by_batch = engine.rounds_by_batch
         self.last: Vector | None = None
 
     def sgd(self, *args: Any) -> Vector:

@@ -1,11 +1,11 @@
-"""The local backend: all clients in this process, or in a pool of processes with one thread each."""
+"""The local backend: all clients in this process, in threads of it, or in processes with one thread each."""
 
 import multiprocessing
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from pacfl.federation.client_side import ClientSide, Pool
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score, Scores
 from pacfl.learning.eager import Eager
+from pacfl.learning.engines import build_engine
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.task import Learning
 
@@ -67,37 +68,50 @@ class Local:
 
 @contextmanager
 def local(
-    algorithm: Algorithm, model: Model, pool: Pool, learning: Learning, seed: int, workers: int = 1, device: str = "cpu"
+    algorithm: Algorithm,
+    model: Model,
+    pool: Pool,
+    learning: Learning,
+    seed: int,
+    workers: int = 1,
+    device: str = "cpu",
+    engine: str = "eager",
 ) -> Iterator[Local]:
-    """A local backend. With one worker, the plain loop that is the oracle of all others."""
+    """A local backend. With one worker and the eager engine, the plain loop that is the oracle of all others."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # one thread everywhere: the same bits with any number of workers
-    side = ClientSide(algorithm, model, pool, learning, Eager(model, device), seed)
     try:
-        if workers == 1:
-            yield Local(lambda method, jobs: [getattr(side, method)(*job) for job in jobs], pool, algorithm, model)
-        else:
-            with _processes(side, workers) as run:
-                yield Local(run, pool, algorithm, model)
+        chosen = build_engine(engine, model, pool.train.x.shape[1:], device)
+        side = ClientSide(algorithm, model, pool, learning, chosen, seed)
+        with _running(side, workers) as run:
+            yield Local(run, pool, algorithm, model)
     finally:
         torch.set_num_threads(threads)
 
 
 @contextmanager
-def _processes(side: ClientSide, workers: int) -> Iterator[Run]:
-    """Forked processes share the data of their parent without copying it."""
-    fork = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(workers, fork, initializer=_be_born, initargs=(side, os.getpid())) as executor:
+def _running(side: ClientSide, workers: int) -> Iterator[Run]:
+    """One after the other, or in as many workers: processes for the eager engine, threads for one that frees them."""
+    if workers == 1:
+        yield lambda method, jobs: [getattr(side, method)(*job) for job in jobs]
+    elif isinstance(side.engine, Eager):
+        fork = multiprocessing.get_context("fork")  # processes share the data of their parent without copying it
+        with ProcessPoolExecutor(workers, fork, initializer=_be_born, initargs=(side, os.getpid())) as executor:
+            yield lambda method, jobs: _together(executor, _call, method, jobs)
+    else:
+        with ThreadPoolExecutor(workers) as executor:
+            yield lambda method, jobs: _together(executor, lambda m, job: getattr(side, m)(*job), method, jobs)
 
-        def run(method: str, jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
-            futures = [executor.submit(_call, method, job) for job in jobs]
-            try:
-                return [future.result() for future in futures]
-            except BaseException:
-                executor.shutdown(wait=False, cancel_futures=True)
-                raise
 
-        yield run
+def _together(
+    executor: Executor, call: Callable[[str, tuple[Any, ...]], Any], method: str, jobs: Sequence[tuple[Any, ...]]
+) -> list[Any]:
+    futures = [executor.submit(call, method, job) for job in jobs]
+    try:
+        return [future.result() for future in futures]
+    except BaseException:
+        executor.shutdown(wait=False, cancel_futures=True)
+        raise
 
 
 def _be_born(side: ClientSide, parent: int) -> None:

@@ -17,6 +17,8 @@ EVALUATED_AT_ONCE = 500
 class Eager:
     """A module whose weights and gradients lie in two flat tensors, so that a step is a few operations on vectors."""
 
+    rounds_by_batch = True
+
     def __init__(self, model: Model, device: str = "cpu") -> None:
         """Build the module on the device. Only the CPU was tried."""
         self._device = torch.device(device)

@@ -47,6 +47,10 @@ class Diverged(ArithmeticError):  # noqa: N818 - named for what happened
 class Engine(Protocol):
     """One way to compute: any that agrees with `eager` will do."""
 
+    @property
+    def rounds_by_batch(self) -> bool:
+        """Whether the last bits of what it tells of a sample depend on which it is asked of together with it."""
+
     def sgd(
         self,
         w: Vector,

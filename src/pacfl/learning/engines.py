@@ -1,0 +1,88 @@
+"""Which engine trains a model: the native one wherever it can and agrees with the eager one."""
+
+import logging
+from typing import Final, Literal, get_args
+
+import numpy as np
+
+from pacfl.learning.eager import Eager
+from pacfl.learning.model import Model, ModelError
+from pacfl.learning.plan import stream
+from pacfl.learning.task import Engine, Learning, Samples
+
+EngineName = Literal["auto", "native", "eager"]
+ENGINES: Final[tuple[str, ...]] = get_args(EngineName)
+
+log = logging.getLogger("pacfl")
+
+TRIED = 13  # samples: with a batch of 5, the last has 3
+AGREEMENT = 1e-4  # of the largest change; rounding is a hundred times below, a wrong layer far above
+
+
+class CannotServe(Exception):  # noqa: N818 - named for what it says of an engine
+    """Why the native engine does not serve a model."""
+
+
+def check_engine(name: str) -> None:
+    """Refuse a word that is no engine's."""
+    if name not in ENGINES:
+        raise ModelError(f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
+
+
+def build_engine(name: str, model: Model, shape: tuple[int, ...], device: str = "cpu") -> Engine:
+    """The engine for a model and samples of a shape; if `auto` has to take the slow one, one line says why."""
+    check_engine(name)
+    eager = Eager(model, device)
+    if name == "eager" or (name == "auto" and device != "cpu"):
+        return eager
+    try:
+        if device != "cpu":
+            raise CannotServe(f"it runs on the CPU, not on {device}")
+        return _native(model, shape, eager)
+    except CannotServe as reason:
+        if name == "native":
+            raise ModelError(f"the native engine does not serve this model: {reason}; use engine = auto") from None
+        log.warning("training with the eager engine, the native one does not serve this model: %s", reason)
+        return eager
+
+
+def _native(model: Model, shape: tuple[int, ...], eager: Eager) -> Engine:
+    try:
+        from pacfl.learning.native.engine import Native
+        from pacfl.learning.native.reading import NotPlannable, read_plan
+    except ModuleNotFoundError as error:
+        raise CannotServe(f"{error.name} is not installed (pip install 'pacfl[learning]')") from None
+    try:
+        native = Native(read_plan(model.build(), shape))
+    except NotPlannable as error:
+        raise CannotServe(str(error)) from None
+    _compare(native, eager, model, shape)
+    return native
+
+
+def _compare(native: Engine, eager: Engine, model: Model, shape: tuple[int, ...]) -> None:
+    """A few steps with everything that methods add, a gradient and losses, of samples drawn at random."""
+    rng = stream(0, "comparison")
+    n_outputs = eager_outputs(model, shape)
+    samples = Samples(rng.normal(size=(TRIED, *shape)).astype(np.float32), rng.integers(0, n_outputs, TRIED))
+    w = model.initial
+    anchor, shift = (w + rng.normal(scale=0.01, size=w.shape).astype(np.float32) for _ in range(2))
+    order = rng.permutation(TRIED)[None]
+    learning = Learning(epochs=1, batch=5, lr=0.01, momentum=0.9, weight_decay=0.01)
+    extras = (0.1, anchor), shift - w, 0.01
+    pairs = {
+        "a training": [e.sgd(w, samples, order, learning, *extras, seed=0) - w for e in (native, eager)],
+        "a gradient": [e.gradient(w, samples) for e in (native, eager)],
+        "losses": [e.losses(w, samples)[1] for e in (native, eager)],
+    }
+    for what, (ours, theirs) in pairs.items():
+        if not np.abs(ours - theirs).max() <= AGREEMENT * np.abs(theirs).max():
+            raise CannotServe(f"{what} differs from the eager engine's by {np.abs(ours - theirs).max():.2g}")
+
+
+def eager_outputs(model: Model, shape: tuple[int, ...]) -> int:
+    """How many classes a model tells."""
+    import torch
+
+    with torch.no_grad():
+        return int(model.build()(torch.zeros(1, *shape)).shape[-1])

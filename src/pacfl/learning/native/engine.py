@@ -1,0 +1,178 @@
+"""The native engine: a client's whole local training in one call of compiled code, other threads running meanwhile."""
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl.learning.model import Vector
+from pacfl.learning.native.compiling import Machine
+from pacfl.learning.native.plan import Plan
+from pacfl.learning.native.program import Program, write_program
+from pacfl.learning.native.target import Target, machine
+from pacfl.learning.task import Learning, Samples
+
+AT_ONCE = 32  # samples in the workspace when no batch says how many
+
+_ARRAY, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+_LOGITS = (_ARRAY, _ARRAY, _NUMBER, _ARRAY, _ARRAY, _ARRAY)
+_GRADIENT = (_ARRAY, _ARRAY, _ARRAY, _NUMBER, _FLOAT, _ARRAY, _ARRAY, _ARRAY)
+_TRAIN = (*[_ARRAY] * 3, *[_NUMBER] * 3, *[_FLOAT] * 5, *[_ARRAY] * 7, *[_NUMBER] * 2)
+
+
+class Native:
+    """An engine for one plan. Threads may share it: each call has a workspace of its own."""
+
+    rounds_by_batch = False
+
+    def __init__(self, plan: Plan, target: Target | None = None) -> None:
+        """Compile the plan, for this machine unless told otherwise."""
+        self._program = write_program(plan, target or machine())
+        self._machine = Machine(self._program.text, self._program.target)
+        self._logits = self._machine.function("logits", _LOGITS)
+        self._gradient = self._machine.function("gradient_of", _GRADIENT)
+        self._train = self._machine.function("train", _TRAIN)
+        self._free: list[_Workspace] = []
+
+    def sgd(
+        self,
+        w: Vector,
+        samples: Samples,
+        order: NDArray[np.int64],
+        learning: Learning,
+        pull: tuple[float, Vector] | None,
+        shift: Vector | None,
+        lookahead: float | None,
+        seed: int,  # noqa: ARG002 - nothing is drawn here
+    ) -> Vector:
+        """Train from w, meeting samples in the given order."""
+        x, y = self._checked(samples)
+        rows = _checked_rows(order, len(y))
+        mu, anchor = pull if pull is not None else (0.0, None)
+        with self._workspace(min(learning.batch, len(y))) as own:
+            own.put(own.weights, w)
+            own.put(own.velocity, None)
+            own.put(own.anchor, anchor)
+            own.put(own.shift, shift)
+            self._train(
+                _at(x), _at(y), _at(rows), len(rows), len(y), learning.batch,
+                learning.lr, learning.momentum, learning.weight_decay, mu, lookahead or 0.0,
+                _at(own.weights), _at(own.memory), _at(own.gradient), _at(own.velocity),
+                _at(own.anchor), _at(own.shift), _at(own.ahead),
+                pull is not None or shift is not None, lookahead is not None,
+            )  # fmt: skip
+            return own.unpack(own.weights)
+
+    def gradient(self, w: Vector, samples: Samples) -> Vector:
+        """Gradient of the mean loss over all samples."""
+        x, y = self._checked(samples)
+        with self._workspace(min(AT_ONCE, len(y))) as own:
+            own.put(own.weights, w)
+            total = np.zeros_like(own.gradient)
+            for rows in _some(len(y)):
+                arrays = _at(own.weights), _at(own.memory), _at(own.gradient)
+                self._gradient(_at(x), _at(y), _at(rows), len(rows), 1 / len(y), *arrays)
+                total += own.gradient
+            return own.unpack(total)
+
+    def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+        """For every sample: whether it is told rightly, and its loss."""
+        x, y = self._checked(samples)
+        logits = np.empty((len(y), self._program.plan.n_outputs), dtype=np.float32)
+        with self._workspace(min(AT_ONCE, len(y))) as own:
+            own.put(own.weights, w)
+            for rows in _some(len(y)):
+                self._logits(_at(x), _at(rows), len(rows), _at(own.weights), _at(own.memory), _at(logits[rows[0] :]))
+        return logits.argmax(axis=1) == y, _cross_entropy(logits, y)
+
+    def _checked(self, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Samples as compiled code reads them: it trusts what it is given."""
+        plan = self._program.plan
+        if samples.x.shape[1:] != plan.shape or len(samples.x) != len(samples.y):
+            raise ValueError(
+                f"samples must have shape {plan.shape}, one for each label; "
+                f"got {samples.x.shape[1:]}, {len(samples.x)} of them and {len(samples.y)} labels"
+            )
+        y = np.require(samples.y, np.int64, "C")
+        if len(y) and not 0 <= y.min() <= y.max() < plan.n_outputs:
+            raise ValueError(f"labels must be from 0 to {plan.n_outputs - 1}, got {y.min()} to {y.max()}")
+        return np.require(samples.x, np.float32, "C"), y
+
+    @contextmanager
+    def _workspace(self, samples: int) -> Iterator["_Workspace"]:
+        """A workspace that nobody else has meanwhile, large enough for so many samples at once."""
+        try:
+            own = self._free.pop()  # one operation for Python: no two threads get the same
+        except IndexError:
+            own = _Workspace.of(self._program)
+        own.grow(samples)
+        try:
+            yield own
+        finally:
+            self._free.append(own)
+
+
+@dataclass(eq=False)
+class _Workspace:
+    """Memory of one thread. What is around maps is zero for ever."""
+
+    program: Program
+    weights: NDArray[np.float32]
+    velocity: NDArray[np.float32]
+    gradient: NDArray[np.float32]
+    ahead: NDArray[np.float32]
+    anchor: NDArray[np.float32]
+    shift: NDArray[np.float32]
+    memory: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, program: Program) -> "_Workspace":
+        sizes = [program.packing.size + program.target.lanes] * 6 + [program.layout.floats(1)]
+        return cls(program, *map(_aligned, sizes))
+
+    def grow(self, samples: int) -> None:
+        floats = self.program.layout.floats(samples)
+        if len(self.memory) < floats:
+            self.memory = _aligned(floats)
+
+    def put(self, to: NDArray[np.float32], vector: Vector | None) -> None:
+        to[:] = 0  # between the weights too, where a training that left the numbers may have left some
+        if vector is not None:
+            to[self.program.packing.positions] = vector
+
+    def unpack(self, packed: NDArray[np.float32]) -> Vector:
+        return packed[self.program.packing.positions]
+
+
+def _aligned(n: int) -> NDArray[np.float32]:
+    """Zeros that begin with a cache line."""
+    room = np.zeros(n + 16, dtype=np.float32)
+    start = -room.ctypes.data % 64 // 4
+    return room[start : start + n]
+
+
+def _checked_rows(order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    rows = np.require(order, np.int64, "C")
+    if rows.shape[1:] != (n,) or (rows.size and not 0 <= rows.min() <= rows.max() < n):
+        raise ValueError(f"order must be (epochs, {n}) with numbers of samples, got shape {rows.shape}")
+    return rows
+
+
+def _some(n: int) -> Iterator[NDArray[np.int64]]:
+    for start in range(0, n, AT_ONCE):
+        yield np.arange(start, min(start + AT_ONCE, n))
+
+
+def _cross_entropy(logits: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.float32]:
+    top = logits.max(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", over="ignore"):  # what is no number stays none
+        sums = np.exp(logits - top).sum(axis=1)
+        return np.asarray(np.log(sums) + top[:, 0] - logits[np.arange(len(y)), y])
+
+
+def _at(array: NDArray[Any]) -> int:
+    return array.ctypes.data

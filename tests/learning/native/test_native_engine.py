@@ -1,0 +1,215 @@
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pacfl.learning.eager import Eager
+from pacfl.learning.model import Model, Vector, as_model
+from pacfl.learning.native.engine import Native
+from pacfl.learning.native.reading import read_plan
+from pacfl.learning.native.target import AVX2, SSE, Target, machine
+from pacfl.learning.nets import lenet5, logistic, mlp
+from pacfl.learning.task import Learning, Samples
+
+Build = Callable[[], nn.Module]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def padded() -> nn.Module:
+    """Padding, strides, kernels that are not square, no bias, an average, widths that fill no vector."""
+    return nn.Sequential(
+        nn.Conv2d(2, 5, (3, 5), padding=(1, 2)), nn.MaxPool2d(3, 2), nn.ReLU(),
+        nn.Conv2d(5, 9, 3, stride=2, padding=1, bias=False), nn.ReLU(), nn.AvgPool2d(2, 1),
+        nn.Flatten(), nn.Linear(9 * 2 * 2, 11, bias=False), nn.ReLU(), nn.Linear(11, 7),
+    )  # fmt: skip
+
+
+def alone() -> nn.Module:
+    """Stages on maps with no convolution before them, and none dense at the end."""
+    return nn.Sequential(
+        nn.ReLU(), nn.AvgPool2d(2), nn.ReLU(), nn.MaxPool2d(2, 1), nn.Conv2d(2, 6, 3, padding=1), nn.MaxPool2d(2),
+        nn.MaxPool2d(2, 1), nn.Conv2d(6, 7, (2, 1), stride=3), nn.Flatten(),
+    )  # fmt: skip
+
+
+NETS: dict[str, tuple[Build, tuple[int, ...]]] = {
+    "lenet5-colour": (lambda: lenet5((3, 32, 32), 10), (3, 32, 32)),
+    "lenet5-grey": (lambda: lenet5((1, 28, 28), 10), (1, 28, 28)),
+    "mlp": (lambda: mlp((1, 28, 28), 10), (1, 28, 28)),
+    "logistic": (lambda: logistic((1, 28, 28), 10), (1, 28, 28)),
+    "padded": (padded, (2, 14, 11)),
+    "alone": (alone, (2, 14, 12)),
+    "flat": (lambda: nn.Sequential(nn.Linear(13, 17), nn.ReLU(), nn.Linear(17, 3)), (13,)),
+}
+
+
+@cache
+def model(name: str) -> Model:
+    return as_model(NETS[name][0], 1)
+
+
+@cache
+def engine(name: str, target: Target | None = None) -> Native:
+    return Native(read_plan(model(name).build(), NETS[name][1]), target)
+
+
+def samples(name: str, n: int, seed: int = 0) -> Samples:
+    rng = np.random.default_rng(seed)
+    shape = NETS[name][1]
+    n_classes = 3 if name == "flat" else 7
+    return Samples(rng.normal(size=(n, *shape)).astype(np.float32), rng.integers(0, n_classes, n))
+
+
+def somewhere(name: str, seed: int, scale: float) -> Vector:
+    return np.random.default_rng(seed).normal(scale=scale, size=model(name).initial.shape).astype(np.float32)
+
+
+def extras(name: str) -> dict[str, dict[str, Any]]:
+    none = {"pull": None, "shift": None, "lookahead": None}
+    anchor, shift = model(name).initial + somewhere(name, 1, 0.05), somewhere(name, 2, 0.001)
+    return {
+        "plain": none,
+        "pull": none | {"pull": (0.1, anchor)},
+        "shift": none | {"shift": shift},
+        "lookahead": none | {"lookahead": 0.05},
+        "all": {"pull": (0.1, anchor), "shift": shift, "lookahead": 0.05},
+    }
+
+
+@pytest.mark.parametrize("what", ["plain", "pull", "shift", "lookahead", "all"])
+@pytest.mark.parametrize("name", NETS)
+def test_fifty_steps_are_those_of_the_eager_engine(name: str, what: str) -> None:
+    """47 samples in batches of 10: the last of an epoch has 7."""
+    given = samples(name, 47)
+    order = np.stack([np.random.default_rng(i).permutation(47) for i in range(10)])
+    learning = Learning(batch=10, lr=0.01, momentum=0.5, weight_decay=0.001)
+    arguments = (model(name).initial, given, order, learning)
+    ours = engine(name).sgd(*arguments, **extras(name)[what], seed=0)
+    theirs = Eager(model(name)).sgd(*arguments, **extras(name)[what], seed=0)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+    assert np.abs(ours - model(name).initial).max() > 1e-3
+
+
+@pytest.mark.parametrize("target", [SSE, AVX2], ids=["sse", "avx2"])
+@pytest.mark.parametrize("name", ["lenet5-grey", "padded", "alone", "flat"])
+def test_code_for_older_machines_trains_alike(name: str, target: Target) -> None:
+    if target == AVX2 and machine().lanes < AVX2.lanes:
+        pytest.skip("this machine has no AVX2")
+    given = samples(name, 23)
+    order = np.stack([np.random.default_rng(i).permutation(23) for i in range(3)])
+    arguments = (model(name).initial, given, order, Learning(batch=6, momentum=0.9))
+    ours = engine(name, target).sgd(*arguments, **extras(name)["all"], seed=0)
+    theirs = Eager(model(name)).sgd(*arguments, **extras(name)["all"], seed=0)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 4, 5, 33, 70])
+@pytest.mark.parametrize("name", NETS)
+def test_gradients_and_losses_are_those_of_the_eager_engine(name: str, n: int) -> None:
+    given = samples(name, n, seed=n)
+    w = model(name).initial + somewhere(name, 3, 0.01)
+    np.testing.assert_allclose(
+        engine(name).gradient(w, given), Eager(model(name)).gradient(w, given), rtol=0, atol=1e-6
+    )
+    right, losses = engine(name).losses(w, given)
+    expected_right, expected = Eager(model(name)).losses(w, given)
+    assert right.tolist() == expected_right.tolist()
+    np.testing.assert_allclose(losses, expected, rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("name", ["lenet5-grey", "padded"])
+def test_a_sample_is_told_the_same_whoever_is_beside_it(name: str) -> None:
+    given = samples(name, 70)
+    _, together = engine(name).losses(model(name).initial, given)
+    for rows in (slice(0, 1), slice(3, 7), slice(3, 8), slice(11, 70), slice(69, 70)):
+        _, apart = engine(name).losses(model(name).initial, Samples(given.x[rows], given.y[rows]))
+        assert apart.tobytes() == together[rows].tobytes()
+
+
+def test_threads_that_share_an_engine_compute_what_each_would_alone() -> None:
+    name = "lenet5-grey"
+    given = [samples(name, 20 + i, seed=i) for i in range(8)]
+    learning = Learning(batch=7, momentum=0.9)
+
+    def trained(s: Samples) -> bytes:
+        order = np.stack([np.arange(len(s.y))] * 4)
+        return engine(name).sgd(model(name).initial, s, order, learning, None, None, None, 0).tobytes()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(trained, given)) == [trained(s) for s in given]
+
+
+def test_an_engine_remembers_nothing_not_even_what_is_no_number() -> None:
+    name = "padded"
+    native, w = engine(name), model(name).initial
+    given, order = samples(name, 13), np.arange(13)[None]
+    before = native.sgd(w, given, order, Learning(batch=5), None, None, None, 0)
+    poisoned = Samples(np.full_like(given.x, np.nan), given.y)
+    spoilt = native.sgd(w, poisoned, order, Learning(batch=5), (1.0, w * np.nan), w * np.nan, 0.1, 0)
+    assert np.isnan(spoilt).all()
+    assert np.isnan(native.gradient(w, poisoned)).any()
+    assert np.isnan(native.losses(w, poisoned)[1]).all()
+    assert native.sgd(w, given, order, Learning(batch=5), None, None, None, 0).tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("name", ["lenet5-grey", "padded", "alone", "mlp", "logistic"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_one_number_that_is_none_is_not_hidden(name: str, bad: float) -> None:
+    """Neither ReLU nor pooling may swallow it."""
+    given = samples(name, 8)
+    x = given.x.copy()
+    x[5].flat[x[5].size // 2] = bad
+    learning = Learning(batch=4, epochs=1)
+    trained = engine(name).sgd(
+        model(name).initial, Samples(x, given.y), np.arange(8)[None], learning, None, None, None, 0
+    )
+    assert not np.isfinite(trained).all()
+
+
+def test_what_does_not_fit_is_refused_before_compiled_code_reads_it() -> None:
+    native, w, given = engine("flat"), model("flat").initial, samples("flat", 6)
+    order = np.arange(6)[None]
+    nothing = (Learning(), None, None, None, 0)
+    with pytest.raises(ValueError, match=r"shape \(13,\)"):
+        native.losses(w, Samples(given.x[:, :12], given.y))
+    with pytest.raises(ValueError, match="5 of them and 6 labels"):
+        native.losses(w, Samples(given.x[:5], given.y))
+    with pytest.raises(ValueError, match="labels must be from 0 to 2"):
+        native.gradient(w, Samples(given.x, given.y + 1))
+    with pytest.raises(ValueError, match=r"order must be \(epochs, 6\)"):
+        native.sgd(w, given, order + 1, *nothing)
+    with pytest.raises(ValueError, match=r"order must be \(epochs, 6\)"):
+        native.sgd(w, given, order[:, :5], *nothing)
+
+
+def test_training_changes_nothing_that_it_was_given() -> None:
+    name = "flat"
+    given, (w, anchor, shift) = samples(name, 6), (somewhere(name, i, 1.0) for i in range(3))
+    for array in (w, anchor, shift, given.x, given.y):
+        array.flags.writeable = False
+    before = w.tobytes(), given.x.tobytes()
+    trained = engine(name).sgd(w, given, np.arange(6)[None], Learning(), (0.1, anchor), shift, 0.1, 0)
+    assert (w.tobytes(), given.x.tobytes()) == before
+    kept = trained.tobytes()
+    engine(name).gradient(w, given)
+    assert trained.tobytes() == kept
+
+
+def test_no_epochs_are_no_training() -> None:
+    w = model("flat").initial
+    trained = engine("flat").sgd(
+        w, samples("flat", 6), np.empty((0, 6), dtype=np.int64), Learning(), None, None, None, 0
+    )
+    assert trained.tobytes() == w.tobytes()
