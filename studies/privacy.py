@@ -1,0 +1,126 @@
+"""What does privacy of signatures cost? `python -m studies.privacy [--seeds 10] [--figure docs/privacy.svg]`."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl import PACFL, BySet, Learning, Schedule, digits, federate, partition
+from pacfl.learning.nets import mlp
+from pacfl.privacy import gaussian_sigma, private_signature, seeded
+from pacfl.subspace import adjusted_rand_index, choose_threshold, proximity, self_angles, signature
+from pacfl.subspace.noise import SelfAngles
+from studies.scenarios import SCENARIOS, Images
+
+EPSILONS: tuple[float | None, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, None)
+DELTA = 1e-5
+RANK = 3
+FEDERATIONS = ("MIX-4m, raw", "IID Fashion-MNIST", "Fashion-MNIST turned four ways", "CIFAR-10, label skew 20 %")
+SKEWED = "CIFAR-10, label skew 20 %"
+DIGITS = "digits in four domains, 140 samples"
+
+Labels = NDArray[np.intp]
+
+
+class Outcome(NamedTuple):
+    """What one federation came to."""
+
+    federation: str
+    epsilon: float | None
+    n_clusters: int
+    ari: float  # with the truth; for label skew, with the clusters of plain signatures
+    accuracy: float | None = None
+
+
+def told(client: Images, epsilon: float | None, rng: np.random.Generator) -> tuple[NDArray[np.float64], SelfAngles]:
+    """What a client sends."""
+    if epsilon is None:
+        return signature(client, RANK), self_angles(client, RANK)
+    made = private_signature(client, RANK, epsilon, DELTA, seeded(rng))
+    return made.basis, made.self_angles
+
+
+def found(clients: Sequence[Images], epsilon: float | None, rng: np.random.Generator) -> Labels:
+    """Clusters, their number found by itself."""
+    bases, own = zip(*(told(client, epsilon, rng) for client in clients), strict=True)
+    return choose_threshold(proximity(bases), [angles["smallest"] for angles in own]).labels
+
+
+def clustered(name: str, seed: int) -> Iterator[Outcome]:
+    """One federation, for every epsilon."""
+    make, _ = SCENARIOS[name]
+    rng = np.random.default_rng([seed, *name.encode()])
+    clients, truth = make(rng)
+    plain = found(clients, None, rng)
+    for epsilon in EPSILONS:
+        labels = plain if epsilon is None else found(clients, epsilon, rng)
+        ari = adjusted_rand_index(plain if name == SKEWED else truth, labels)
+        yield Outcome(name, epsilon, int(labels.max()) + 1, ari)
+
+
+def trained(seed: int) -> Iterator[Outcome]:
+    """Digits in four domains, forty clients: clusters, and accuracy of the models that are received."""
+    dataset = digits()
+    parts = partition(dataset, BySet((10, 10, 10, 10), 140), 40, np.random.default_rng(seed))
+    learning, schedule = Learning(epochs=2, lr=0.1), Schedule(rounds=15, sample=0.25)
+    for epsilon in EPSILONS:
+        pacfl = PACFL(signature_epsilon=epsilon, signature_noise="seeded")
+        *_, result = federate(dataset, parts, lambda: mlp((1, 8, 8), 10, 32), pacfl, learning, schedule, seed=seed)
+        accuracy = result["accuracy"]["received"]["mean"]
+        yield Outcome(DIGITS, epsilon, result["clusters"], result["ari"], accuracy)
+
+
+def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Rows in Markdown."""
+    yield "| federation | epsilon | deviation of noise | clusters found (times) | ARI, mean | ARI, least | accuracy |"
+    yield "|---|---|---|---|---|---|---|"
+    for name in dict.fromkeys(o.federation for o in outcomes):
+        for epsilon in EPSILONS:
+            met = [o for o in outcomes if (o.federation, o.epsilon) == (name, epsilon)]
+            counts = [o.n_clusters for o in met]
+            times = ", ".join(f"{k} ({counts.count(k)})" for k in sorted(set(counts)))
+            ari = [o.ari for o in met]
+            right = [o.accuracy for o in met if o.accuracy is not None]
+            spread = f"{100 * np.mean(right):.1f} ± {100 * np.std(right):.1f} %" if right else ""
+            noise = "0" if epsilon is None else f"{gaussian_sigma(epsilon, DELTA, 2**0.5):.2f}"
+            word = "none" if epsilon is None else f"{epsilon:g}"
+            yield f"| {name} | {word} | {noise} | {times} | {np.mean(ari):.2f} | {min(ari):.2f} | {spread} |"
+
+
+def draw(outcomes: Sequence[Outcome], path: Path) -> None:
+    """Agreement against epsilon, one line for each federation, from the least to the mean."""
+    from matplotlib import rcParams
+    from matplotlib.figure import Figure
+
+    rcParams["svg.fonttype"], rcParams["svg.hashsalt"] = "none", "pacfl"
+    figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+    axes = figure.subplots()
+    words = ["none" if e is None else f"{e:g}" for e in EPSILONS]
+    for name in dict.fromkeys(o.federation for o in outcomes):
+        aris = [[o.ari for o in outcomes if (o.federation, o.epsilon) == (name, e)] for e in EPSILONS]
+        (line,) = axes.plot(words, [np.mean(a) for a in aris], marker="o", markersize=3, label=name)
+        axes.fill_between(words, [min(a) for a in aris], [max(a) for a in aris], alpha=0.12, color=line.get_color())
+    axes.set(xlabel="epsilon", ylabel="adjusted Rand index", ylim=(-0.05, 1.05))
+    axes.legend(fontsize=7, frameon=False, loc="lower right")
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    """Print a table in Markdown, and draw."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--figure", type=Path)
+    asked = parser.parse_args()
+    outcomes = [o for name in FEDERATIONS for seed in range(asked.seeds) for o in clustered(name, seed)]
+    outcomes += [o for seed in range(min(asked.seeds, 3)) for o in trained(seed)]
+    for row in table(outcomes):
+        print(row)
+    if asked.figure is not None:
+        draw(outcomes, asked.figure)
+
+
+if __name__ == "__main__":
+    main()
