@@ -60,8 +60,8 @@ def basis_of(images: NDArray[np.generic], rank: int, epsilon: float | None, rng:
 def attacked(size: int, rank: int, epsilon: float | None, n_clients: int) -> tuple[Attack, Attack]:
     """Two attacks by one who knows the population.
 
-    Membership: how much better than usual is a record explained? Reconstruction: the share of what makes a record different from the mean that lies in the span of the
-    signature, which no reconstruction from it can pass.
+    Membership: how much better than usual is a record explained? Reconstruction: the share of what makes a record
+    different from the mean that lies in the span of the signature, which no reconstruction from it can pass.
     """
     images, _ = load("fmnist")
     rng = np.random.default_rng([size, rank])
