@@ -4,22 +4,28 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import llvmlite
 from llvmlite import binding
 
+from pacfl.learning.native import keeping
 from pacfl.learning.native.target import Target
+
+PIPELINE = "O3, vectors as written"  # names what `_optimised` does, for code that is kept
 
 
 class Machine:
     """Compiled text. Functions live as long as it does."""
 
     def __init__(self, text: str, target: Target) -> None:
-        """Compile."""
+        """Compile, or take what was compiled from the same text before."""
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         machine = binding.Target.from_default_triple().create_target_machine(
             cpu=target.cpu, features=target.features, opt=3, jit=True
         )
-        code = machine.emit_object(_optimised(text, machine))
+        made_by = (llvmlite.__version__, str(binding.llvm_version_info), PIPELINE, machine.triple)
+        key = keeping.key(text, target.cpu, target.features, *made_by)
+        code = keeping.kept(key, lambda: machine.emit_object(_optimised(text, machine)))
         self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
         self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
@@ -27,6 +33,16 @@ class Machine:
     def function(self, name: str, arguments: Sequence[Any]) -> Callable[..., None]:
         """A public function by name, with the given ctypes."""
         return ctypes.CFUNCTYPE(None, *arguments)(self._engine.get_function_address(name))
+
+
+def assembly(text: str, target: Target) -> str:
+    """What the processor will be told, to be read."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    machine = binding.Target.from_default_triple().create_target_machine(
+        cpu=target.cpu, features=target.features, opt=3, jit=True
+    )
+    return str(machine.emit_assembly(_optimised(text, machine)))
 
 
 def _optimised(text: str, machine: Any) -> Any:
