@@ -1,0 +1,64 @@
+"""A grid in this process: messages are answered at once by the true client half, or by somebody who means harm."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import SimpleNamespace
+
+from flwr.app import Context, Message, RecordDict
+from small_federation import LEARNING, SEED, model, pool
+
+from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.client_side import ClientSide
+from pacfl.flower_app.answering import Home, answer
+from pacfl.learning.eager import Eager
+
+Tamper = Callable[[str, RecordDict], RecordDict | Exception | None]
+
+
+def home_of(algorithm: Algorithm, memory: Path) -> Home:
+    side = ClientSide(algorithm, model(), pool(), LEARNING, Eager(model()), SEED)
+
+    def home(*_: object) -> tuple[ClientSide, Path]:
+        return side, memory
+
+    return home
+
+
+class FakeGrid:
+    """Nodes are 100 and up; keys go by their last two digits. A tampering node changes its replies, or keeps them."""
+
+    def __init__(self, home: Home, nodes: Iterable[int], tampering: dict[int, Tamper] | None = None) -> None:
+        self.home, self.nodes, self.tampering = home, list(nodes), tampering or {}
+        self.replies: dict[str, Message | Exception | None] = {}
+        self.asked: list[Message] = []
+
+    def get_node_ids(self) -> list[int]:
+        return self.nodes
+
+    def get_nodes(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(node_id=n, public_key=f"key of {n % 100}".encode()) for n in self.nodes]
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        sent = []
+        for message in messages:
+            one = f"m{len(self.replies)}"
+            message.metadata.__dict__["_message_id"] = one
+            self.asked.append(message)
+            self.replies[one] = self._reply(message)
+            sent.append(one)
+        return sent
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        found = [self.replies[one] for one in message_ids]
+        for reply in found:
+            if isinstance(reply, Exception):
+                raise reply
+        return [reply for reply in found if reply is not None]
+
+    def _reply(self, message: Message) -> Message | Exception | None:
+        node, kind = message.metadata.dst_node_id, message.metadata.message_type
+        context = Context(1, node, {"partition-id": node - 100}, RecordDict(), {})
+        content: RecordDict | Exception | None = answer(kind, message.content, context, self.home)
+        if node in self.tampering:
+            content = self.tampering[node](kind, content)
+        return Message(content, reply_to=message) if isinstance(content, RecordDict) else content
