@@ -48,6 +48,7 @@ class ClientSide:
     engine: Engine
     seed: int
     _told: OrderedDict[bytes, "Told"] = field(default_factory=OrderedDict)
+    _scores: dict[tuple[ClientId, str], tuple[bytes, Score]] = field(default_factory=dict)
     _turns: threading.Lock = field(default_factory=threading.Lock)
 
     def profile(self, t: int, client: ClientId) -> Message:
@@ -80,10 +81,18 @@ class ClientSide:
             judged["personal"] = self.algorithm.personalise(task, down, memory)
         if fine_tune:
             judged["fine_tuned"], _ = task.sgd(received, epochs=fine_tune, purpose="personal")
-        return {protocol: self._score(w, t, client) for protocol, w in judged.items()}
+        return {protocol: self._score(protocol, w, t, client) for protocol, w in judged.items()}
 
-    def _score(self, w: Vector, t: int, client: ClientId) -> Score:
-        right, losses = self._tell(w).at(self.pool.shards[client].test, self.engine, w, self.pool.test)
+    def _score(self, protocol: str, w: Vector, t: int, client: ClientId) -> Score:
+        """The score of a model at a client; the same as last time if it is the same model."""
+        name = hashlib.blake2b(w.tobytes(), digest_size=16).digest()
+        before = self._scores.get((client, protocol))
+        if before is None or before[0] != name:
+            self._scores[client, protocol] = before = name, self._judged(name, w, t, client)
+        return before[1]
+
+    def _judged(self, name: bytes, w: Vector, t: int, client: ClientId) -> Score:
+        right, losses = self._tell(name).at(self.pool.shards[client].test, self.engine, w, self.pool.test)
         loss = float(losses.mean(dtype=np.float64))
         if not np.isfinite(loss):
             raise Diverged(
@@ -92,16 +101,15 @@ class ClientSide:
             )
         return Score(float(right.mean()), loss)
 
-    def _tell(self, w: Vector) -> "Told":
+    def _tell(self, name: bytes) -> "Told":
         """Clients of one cluster share a model, and often test samples: nothing is computed twice."""
-        key = hashlib.blake2b(w.tobytes(), digest_size=16).digest()
         with self._turns:
-            if key not in self._told:
-                self._told[key] = Told(len(self.pool.test.y))
+            if name not in self._told:
+                self._told[name] = Told(len(self.pool.test.y))
                 if len(self._told) > REMEMBERED_MODELS:
                     self._told.popitem(last=False)
-            self._told.move_to_end(key)
-            return self._told[key]
+            self._told.move_to_end(name)
+            return self._told[name]
 
     def _task(self, t: int, client: ClientId, engine: Engine | None = None) -> Task:
         rows = self.pool.shards[client].train
