@@ -67,7 +67,7 @@ def trained(seed: int) -> Iterator[Outcome]:
     parts = partition(dataset, BySet((10, 10, 10, 10), 140), 40, np.random.default_rng(seed))
     learning, schedule = Learning(epochs=2, lr=0.1), Schedule(rounds=15, sample=0.25)
     for epsilon in EPSILONS:
-        pacfl = PACFL(signature_epsilon=epsilon, signature_noise="seeded")
+        pacfl = PACFL(signature_epsilon=epsilon, private_noise="seeded")
         *_, result = federate(dataset, parts, lambda: mlp((1, 8, 8), 10, 32), pacfl, learning, schedule, seed=seed)
         accuracy = result["accuracy"]["received"]["mean"]
         yield Outcome(DIGITS, epsilon, result["clusters"], result["ari"], accuracy)

@@ -73,7 +73,7 @@ def test_an_unknown_setting_is_answered_by_the_nearest(name: str, setting: str, 
 
 def test_an_algorithm_without_settings_says_so() -> None:
     with pytest.raises(ValueError, match="none"):
-        build("fedavg", mu=0.1)
+        build("solo", mu=0.1)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,33 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.algorithm import Algorithm, State, Upload
+from pacfl.federation.message import Message
+from pacfl.federation.private import Randomness, check_hiding, private_upload
+from pacfl.federation.robust import Aggregation, cluster_centres
+from pacfl.federation.settings import NotNegative
+from pacfl.learning.task import Task
 
 
 @final
 @dataclass(frozen=True)
 class FedAvg(Algorithm):
     """McMahan and others (2017), Algorithm 1: the mean of local trainings by size, w = Σ n_i w_i / Σ n_i."""
+
+    aggregation: Aggregation = "mean"
+    update_clip: NotNegative | None = None  # no update is longer
+    update_noise: NotNegative = 0.0  # deviation upon it, in clips
+    private_noise: Randomness = "secret"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_hiding(self.update_clip, self.update_noise)
+
+    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
+        w, _ = task.sgd(down["w"])
+        up = private_upload(task, w, down["w"], self.update_clip, self.update_noise, self.private_noise)
+        return up, memory
+
+    def aggregate(self, state: State, uploads: Sequence[Upload]) -> State:
+        return cluster_centres(state, uploads, self.aggregation)

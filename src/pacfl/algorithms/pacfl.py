@@ -6,13 +6,14 @@ from typing import Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.federation.algorithm import Algorithm, State
+from pacfl.federation.algorithm import Algorithm, State, Upload
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.private import Randomness, check_hiding, private_profile, private_upload
+from pacfl.federation.robust import Aggregation, cluster_centres
 from pacfl.federation.settings import Count, NotNegative, Share
 from pacfl.learning.model import Model, Vector
-from pacfl.learning.plan import stream
 from pacfl.learning.task import Task
-from pacfl.privacy import gaussian_sigma, private_signature, secret, seeded
+from pacfl.privacy import gaussian_sigma
 from pacfl.subspace import Grouping, Linkage, Measure, group, proximity, regroup, self_angles, signature
 
 
@@ -41,12 +42,16 @@ class PACFL(Algorithm):
     per_class: bool = False
     signature_epsilon: NotNegative | None = None  # differential privacy of each sample in the signature
     signature_delta: Share = 1e-5
-    signature_noise: Literal["secret", "seeded"] = "secret"  # seeded: reproducible, so that it protects nobody
+    aggregation: Aggregation = "mean"
+    update_clip: NotNegative | None = None  # no update is longer
+    update_noise: NotNegative = 0.0  # deviation upon it, in clips
+    private_noise: Randomness = "secret"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.threshold != "auto" and self.clusters is not None:
             raise ValueError(f"PACFL wants threshold or clusters, not both; got {self.threshold} and {self.clusters}")
+        check_hiding(self.update_clip, self.update_noise)
         if self.signature_epsilon is not None:
             gaussian_sigma(self.signature_epsilon, self.signature_delta)  # refuses what is no guarantee
             if self.per_class:
@@ -59,18 +64,21 @@ class PACFL(Algorithm):
 
     def profile(self, task: Task) -> Message:
         if self.signature_epsilon is not None:
-            return self._private_profile(task, self.signature_epsilon)
+            made = private_profile(task, self.rank, self.signature_epsilon, self.signature_delta, self.private_noise)
+            own = made.self_angles[self.measure]
+            return {"basis": made.basis.astype(np.float32), "self_angles": own.astype(np.float32)}
         labels = task.train.y if self.per_class else None
         own = self_angles(task.raw, self.rank, labels)[self.measure]
         basis = signature(task.raw, self.rank, labels)
         return {"basis": basis.astype(np.float32), "self_angles": own.astype(np.float32)}
 
-    def _private_profile(self, task: Task, epsilon: float) -> Message:
-        seed, _, client = task.key  # not the round: who comes back with the same data tells nothing new
-        noise = secret if self.signature_noise == "secret" else seeded(stream(seed, "signature", client))
-        made = private_signature(task.raw, self.rank, epsilon, self.signature_delta, noise)
-        own = made.self_angles[self.measure]
-        return {"basis": made.basis.astype(np.float32), "self_angles": own.astype(np.float32)}
+    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
+        w, _ = task.sgd(down["w"])
+        up = private_upload(task, w, down["w"], self.update_clip, self.update_noise, self.private_noise)
+        return up, memory
+
+    def aggregate(self, state: PACFLState, uploads: Sequence[Upload]) -> PACFLState:
+        return cluster_centres(state, uploads, self.aggregation)
 
     def admit(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> PACFLState:
         profiles = {c: p for c, p in profiles.items() if not np.array_equal(p["basis"], state.bases.get(c, ()))}
