@@ -1,0 +1,1 @@
+"""Run folders -> one page to look at. Never trains."""

@@ -1,0 +1,157 @@
+"""Folders of runs as experiments leave them, made up in no time and of any size."""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pacfl.experiment.store import RunFolder
+from pacfl.experiment.summary import result, spread
+from pacfl.subspace import group
+from pacfl.subspace.hierarchy import dendrogram
+
+GROUPS = ("sea", "land", "air", "fire")
+METHODS = ("solo", "fedavg", "fedprox", "fednova", "scaffold", "lg-fedavg", "per-fedavg", "ifca", "cfl", "pacfl")
+
+
+def angles(truth: Sequence[int], seed: int = 0) -> np.ndarray:
+    """Degrees between clients: small within a group, large between groups, and no two alike."""
+    rng = np.random.default_rng(seed)
+    own = np.asarray(truth)
+    base = np.where(own[:, None] == own[None, :], 3.0, 12.0 + 4.0 * np.abs(own[:, None] - own[None, :]))
+    noise = rng.random(base.shape)
+    square = base + (noise + noise.T) / 2
+    np.fill_diagonal(square, 0.0)
+    return square
+
+
+def write_runs(
+    runs: Path,
+    methods: Sequence[str] = METHODS,
+    seeds: Sequence[int] = (0, 1, 2),
+    n: int = 100,
+    newcomers: int = 0,
+    **told: Any,
+) -> Path:
+    """A folder of finished runs: methods × seeds on n clients in four groups."""
+    for seed in seeds:
+        for i, method in enumerate(methods):
+            write_run(runs, {"name": method}, seed, n, newcomers, skill=0.5 + 0.04 * i, **told)
+    return runs
+
+
+def write_run(
+    runs: Path,
+    algorithm: Mapping[str, Any],
+    seed: int,
+    n: int,
+    newcomers: int = 0,
+    skill: float = 0.7,
+    dataset: str = "weather",
+    names: Sequence[str] | None = None,
+    square: np.ndarray | None = None,
+    threshold: float | None = None,
+    learning: Mapping[str, Any] | None = None,
+) -> RunFolder:
+    """One finished run."""
+    rng = np.random.default_rng([seed, n, sum(map(ord, str(algorithm)))])
+    truth = np.arange(n) % len(GROUPS)
+    late = list(range(n - newcomers, n))
+    settings = _settings(algorithm, seed, n, newcomers, dataset)
+    settings["learning"] |= learning or {}
+    name = sha256(json.dumps(settings).encode()).hexdigest()[:16]
+    folder = RunFolder(runs / name)
+    folder.path.mkdir(parents=True)
+    (folder.path / "run.json").write_text(json.dumps(settings))
+    folder.describe("clients", _clients(truth, rng, names))
+    records = list(_records(rng, truth, late, algorithm["name"], skill))
+    for record in records:
+        folder.append(record)
+    if algorithm["name"] == "pacfl":
+        _describe_grouping(folder, angles(truth.tolist(), seed) if square is None else square, seed, threshold)
+    folder.finish({"hash": name, "algorithm": algorithm["name"], "seed": seed, **result(records, 50), "seconds": 12.5})
+    return folder
+
+
+def _settings(algorithm: Mapping[str, Any], seed: int, n: int, newcomers: int, dataset: str) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "seed": seed,
+        "data": {"name": dataset, "clients": n, "scheme": {"kind": "by-set", "size": 60}, "sets": list(GROUPS)},
+        "model": {"name": "mlp"},
+        "learning": {"epochs": 5, "batch": 10, "lr": 0.05, "momentum": 0.5, "weight_decay": 0.0},
+        "schedule": {
+            "rounds": 50, "sample": 0.1, "evaluate_every": 5, "personal_every": 0, "newcomers": newcomers,
+            "fine_tune": 5, "loss": 0.0, "joins": {}, "leaves": {}, "reprofile": {},
+        },
+        "algorithm": dict(algorithm),
+        "device": "cpu",
+    }  # fmt: skip
+
+
+def _clients(truth: np.ndarray, rng: np.random.Generator, names: Sequence[str] | None) -> dict[str, Any]:
+    entries = []
+    for c, k in enumerate(truth.tolist()):
+        labels = rng.multinomial(60 + c % 7, rng.dirichlet(np.full(10, 0.4))).tolist()
+        entry = {"train": sum(labels), "test": 40, "labels": labels, "set": GROUPS[k], "truth": k}
+        entries.append(entry if names is None else {**entry, "name": names[c]})
+    return {"data": "weather", "shape": [8, 8], "classes": 10, "sets": list(GROUPS), "clients": entries}
+
+
+def _records(rng: np.random.Generator, truth: np.ndarray, late: list[int], method: str, skill: float) -> Any:
+    n = len(truth)
+    founders = [c for c in range(n) if c not in late]
+    talent = rng.normal(0, 0.03, n)
+    for t in range(51 + bool(late)):
+        present = founders if t < 51 else list(range(n))
+        cluster_of = {str(c): int(truth[c]) if method in ("pacfl", "ifca", "cfl") else 0 for c in present}
+        sent = 0 if method == "solo" or t >= 50 else 40_000
+        record: dict[str, Any] = {
+            "round": t, "clients": len(present), "sampled": present[:5] if t < 50 else [], "lost": [],
+            "bytes_down": sent, "bytes_up": sent,
+            "cluster_of": cluster_of, "clusters": len(set(cluster_of.values())), "sizes": [n], "ari": 1.0,
+        }  # fmt: skip
+        if t >= 50 or (t + 1) % 5 == 0:
+            judged = late if t == 51 else founders
+            protocols = [
+                "received",
+                "last_trained",
+                *(["personal"] if t >= 50 else []),
+                *(["fine_tuned"] if t == 51 else []),
+            ]
+            record |= _scores(rng, judged, protocols, skill * (1 - np.exp(-(t + 5) / 15)), talent)
+        yield record
+
+
+def _scores(
+    rng: np.random.Generator, judged: list[int], protocols: list[str], level: float, talent: np.ndarray
+) -> dict[str, Any]:
+    by_client = {
+        protocol: {
+            str(c): [float(np.clip(level + talent[c] + rng.normal(0.02 * i, 0.01), 0, 1)), float(2.5 - 2 * level)]
+            for c in judged
+        }
+        for i, protocol in enumerate(protocols)
+    }
+    return {
+        "accuracy": {p: spread([score[0] for score in by.values()]) for p, by in by_client.items()},
+        "loss": {p: spread([score[1] for score in by.values()], "highest") for p, by in by_client.items()},
+        "by_client": by_client,
+    }
+
+
+def _describe_grouping(folder: RunFolder, square: np.ndarray, seed: int, threshold: float | None) -> None:
+    n = len(square)
+    own = list(3.5 + 0.3 * np.random.default_rng(seed).standard_normal((n, 8)))
+    if n > 200 and threshold is None:
+        threshold = 8.0  # to choose one takes long
+    found = group(square, own, threshold=threshold)
+    distances = found.distances()
+    told = {word: getattr(found, word) for word in ("measure", "linkage", "threshold", "unit", "evidence")}
+    folder.describe(
+        "grouping", told, clients=np.arange(n), labels=found.labels, proximity=found.proximity,
+        floors=found.floors, distances=distances, merges=dendrogram(distances, found.linkage),
+    )  # fmt: skip
