@@ -1,0 +1,29 @@
+"""Reports: one page to look at what was run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacfl.cli.console import app, out
+from pacfl.cli.experiments import Runs, _learning
+
+
+@app.command()
+def report(
+    which: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUNS...", help="Run folders, folders of runs, or hashes. Default: all that are kept."),
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page.")] = Path("report.html"),
+    runs: Runs = Path("runs"),
+) -> None:
+    """Make one page of runs: tables, clusters to explore, learning curves, every client."""
+    with _learning():
+        from pacfl.report.gather import gather
+        from pacfl.report.page import write
+    gathered = gather(which or [str(runs)], runs)
+    size = write(gathered, output)
+    out.print(
+        f"{output}: {len(gathered.runs)} runs, {size / 1e6:.1f} MB", soft_wrap=True, markup=False, highlight=False
+    )
