@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 .PHONY: help demo test check format clean
 
 help:
-	@echo "make demo    cluster a small embedded federation, let a newcomer in, and train in four ways"
+	@echo "make demo    cluster a small embedded federation, let a newcomer in, train in four ways, and make a report"
 	@echo "make test    format check, lint, types and tests"
 	@echo "make format  rewrite the code in the project's format"
 	@echo "make clean   remove the virtual environment and everything that was built"
@@ -20,6 +20,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/pacfl demo pacfl-demo
 	$(BIN)/pacfl run experiments/demo.toml --runs pacfl-demo/runs
+	$(BIN)/pacfl report pacfl-demo/runs -o pacfl-demo/report.html
+	@echo "the report: file://$(CURDIR)/pacfl-demo/report.html"
 
 test check: $(READY)
 	$(BIN)/ruff format --check .
