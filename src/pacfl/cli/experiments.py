@@ -13,12 +13,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from pacfl.cli.backends import Backend, reaching
 from pacfl.cli.console import AsCsv, AsJson, MissingLibraryError, app, err, out
 from pacfl.cli.display import display, percent, results_table, targets_table
 from pacfl.cli.tensorboard import curves
 
 if TYPE_CHECKING:
-    from pacfl.experiment.config import Run
     from pacfl.experiment.store import RunFolder
 
 Runs = Annotated[Path, typer.Option("--runs", help="Folder in which runs are kept.")]
@@ -39,6 +39,9 @@ def run(
     engine: Annotated[
         str | None, typer.Option(help="How they train: native (compiled), eager (torch), auto (native if it can).")
     ] = None,
+    backend: Annotated[
+        Backend, typer.Option(help="Where clients live: here, or on Flower's simulation. Results do not depend on it.")
+    ] = Backend.LOCAL,
     device: Annotated[
         str | None, typer.Option(help="Where clients train: cpu, cuda, ... Only the CPU was tried.")
     ] = None,
@@ -53,16 +56,18 @@ def run(
     """Run an experiment: what is finished is not run again, what was interrupted goes on."""
     with _learning():
         from pacfl.experiment.config import evaluation, expand, read_table
+        from pacfl.experiment.run import play
         from pacfl.experiment.store import folder_of
     chosen = [f"{key}={json.dumps(word)}" for key, word in (("engine", engine), ("device", device)) if word]
     table = read_table(file, (*(settings or ()), *chosen))
     asked, targets = expand(table), evaluation(table).targets
     folders = [folder_of(one, runs) for one in asked]
     diverged = []
-    with display(asked, quiet=as_json or as_csv) as show:
+    unfinished = [one for one, folder in zip(asked, folders, strict=True) if folder.result() is None]
+    with reaching(backend, unfinished, workers) as reach, display(asked, quiet=as_json or as_csv) as show:
         for one, folder in zip(asked, folders, strict=True):
             shows = [partial(show, one), *([curves(folder, tensorboard / one.hash)] if tensorboard else ())]
-            message = _finish(one, folder, data, workers, shows)
+            message = _finish(folder, partial(play, one, folder, data, workers, reach=reach), shows)
             diverged += [f"{one.label()} seed {one.seed}: {message}"] if message else []
     _tell(_told(folders, runs, targets), f"{len(folders)} runs of {file}", as_json, as_csv)
     for message in diverged:
@@ -162,10 +167,11 @@ def list_data(
 
 
 def _finish(
-    one: "Run", folder: "RunFolder", data: Path | None, workers: int, shows: list[Callable[[Mapping[str, Any]], None]]
+    folder: "RunFolder",
+    play: Callable[[], Iterator[Mapping[str, Any]]],
+    shows: list[Callable[[Mapping[str, Any]], None]],
 ) -> str | None:
     """Play what is missing of a run, showing every record; if it diverges, what is to be said of it."""
-    from pacfl.experiment.run import play
     from pacfl.experiment.store import owned
     from pacfl.learning.task import Diverged
 
@@ -175,7 +181,7 @@ def _finish(
             with owned(folder):
                 finished = folder.result()  # another process may have finished it while this one waited
                 if finished is None:
-                    yield from play(one, folder, data, workers)
+                    yield from play()
                     return
         yield finished
 

@@ -28,6 +28,7 @@ def start(folder: Path, name: str, command: Sequence[str], environment: Mapping[
             stderr=output,
             start_new_session=True,
         )
+    process.returncode = 0  # it outlives this object, which is not to warn of that
     known = _known(folder)
     _write(folder, {**known, name: {"pid": process.pid, "born": _born(process.pid)}})
     return process.pid

@@ -28,6 +28,8 @@ from pacfl.learning.nets import NETS, InputShape
 from pacfl.learning.plan import stream
 from pacfl.learning.task import Learning, Samples
 
+Reach = Callable[..., AbstractContextManager[Any]]  # ways to reach clients: local, or another of its form
+
 
 @dataclass(frozen=True, eq=False)
 class Federation:
@@ -42,11 +44,13 @@ class Federation:
     plan: tuple[Event, ...]
     seed: int
 
-    def backend(self, workers: int, device: str, engine: str = "auto") -> AbstractContextManager[Local]:
+    def backend(
+        self, workers: int, device: str, engine: str = "auto", reach: Reach = local
+    ) -> AbstractContextManager[Local]:
         """A way to reach the clients, to be entered."""
         check_device(device)
         n = workers if device == "cpu" else 1  # a forked process cannot share its parent's accelerator
-        return local(self.algorithm, self.model, self.pool, self.learning, self.seed, n, device, engine)
+        return reach(self.algorithm, self.model, self.pool, self.learning, self.seed, n, device, engine)
 
 
 def play(
@@ -55,6 +59,7 @@ def play(
     data_folder: Path | None = None,
     workers: int = 1,
     clock: Callable[[], float] = time.monotonic,
+    reach: Reach = local,
 ) -> Iterator[dict[str, Any]]:
     """Play a run, or go on with it, yielding the record of every round; the last one is its result."""
     started = clock()
@@ -63,7 +68,7 @@ def play(
     before = folder.load_checkpoint() or {}
     start, spent = before.get("round", 0), before.get("seconds", 0.0)
     folder.keep_records(start)
-    with federation.backend(workers, run.device, run.engine) as backend:
+    with federation.backend(workers, run.device, run.engine, reach) as backend:
         for played in going_on(federation, backend, before):
             kept = summary.record(played, federation.parts.truth)
             _describe_grouping(folder, played)

@@ -26,7 +26,7 @@ from pacfl.federation.flower import Flower, NoReplyError, answers
 from pacfl.federation.kinds import IDENTITY
 from pacfl.federation.message import ClientId, Message
 from pacfl.flower_app.answering import Home, client_app
-from pacfl.learning.eager import Eager
+from pacfl.learning.engines import build_engine
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.task import Learning
 
@@ -93,6 +93,7 @@ class Simulation:
         seed: int,
         workers: int = 1,  # noqa: ARG002 - was said when the simulation started
         device: str = "cpu",
+        engine: str = "eager",
     ) -> Iterator[Simulated]:
         """A backend for one run, of the same form as `local`."""
         import ray.cloudpickle
@@ -103,7 +104,7 @@ class Simulation:
         folder = self.folder / federation
         folder.mkdir(mode=0o700)
         with (folder / SIDE).open("wb") as file:
-            parts = (algorithm, model, pool, learning, seed, device)
+            parts = (algorithm, model, pool, learning, seed, device, engine)
             ray.cloudpickle.dump(parts, file)  # type: ignore[no-untyped-call]  # models are built by local functions
         nodes = {c: self.nodes[c] for c in range(len(pool.shards))}
         yield Simulated(self.grid, algorithm, model, federation, nodes, folder=self.folder, n_clients=len(pool.shards))
@@ -155,8 +156,9 @@ def _homes(folder: Path) -> Home:
 def _side(path: Path) -> ClientSide:
     """Read once in every process. The file is of this process's own making."""
     with path.open("rb") as file:
-        algorithm, model, pool, learning, seed, device = pickle.load(file)
-    return ClientSide(algorithm, model, pool, learning, Eager(model, device), seed)
+        algorithm, model, pool, learning, seed, device, engine = pickle.load(file)
+    chosen = build_engine(engine, model, pool.train.x.shape[1:], device)
+    return ClientSide(algorithm, model, pool, learning, chosen, seed)
 
 
 def _partitions(grid: Grid, n_clients: int) -> dict[ClientId, int]:

@@ -20,7 +20,7 @@ from pacfl.experiment.config import Run
 from pacfl.federation.client_side import ClientSide, Pool, Shard
 from pacfl.federation.message import ClientId
 from pacfl.flower_app import settings
-from pacfl.learning.eager import Eager
+from pacfl.learning.engines import build_engine
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.task import Samples
 
@@ -55,8 +55,10 @@ def home(context: Context, federation: str, client: ClientId) -> tuple[ClientSid
         raise TypeError(f"load_data of {asked.task} must return a Site, got {type(site).__name__}")
     model = model_of(asked.task, run)
     memory = Path(str(context.node_config.get("memory", DEFAULT_MEMORY))).expanduser()
-    algorithm = algorithms.build(**run.algorithm)
-    return ClientSide(algorithm, model, site.pool(client), run.learning, Eager(model), run.seed), memory
+    pool = site.pool(client)
+    # A process that lives for one message does not pay for compiling, unless it is told to
+    engine = build_engine("eager" if run.engine == "auto" else run.engine, model, pool.train.x.shape[1:], run.device)
+    return ClientSide(algorithms.build(**run.algorithm), model, pool, run.learning, engine, run.seed), memory
 
 
 def model_of(task: str, run: Run) -> Model:
