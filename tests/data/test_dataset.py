@@ -83,6 +83,21 @@ def test_normalised_pixels_have_mean_0_and_deviation_1_in_every_source_and_chann
         assert np.allclose(pixels.std(axis=(0, 1, 2)), 1, atol=1e-6)
 
 
+def test_bytes_are_normalised_as_the_numbers_they_are() -> None:
+    """0..255 brought to 0..1 in float64, then by mean and deviation, then rounded once."""
+    dataset = two_sources(np.uint8)
+    result = normalised(dataset)
+    for source in (0, 1):
+        x = dataset.x_train[dataset.source_train == source].astype(np.float64) * (1 / 255)
+        wanted = (x - x.mean(axis=(0, 1, 2))) / x.std(axis=(0, 1, 2))
+        np.testing.assert_allclose(result.x_train[result.source_train == source], wanted, rtol=0, atol=1e-6)
+
+
+def test_the_channels_of_normalised_images_need_no_copy_to_come_first() -> None:
+    x = normalised(two_sources(np.uint8)).x_train
+    assert np.moveaxis(x, -1, 1).flags.c_contiguous
+
+
 def test_test_pixels_are_normalised_by_the_training_pixels_alone() -> None:
     dataset = two_sources(np.uint8)
     changed = replace(dataset, x_test=np.zeros_like(dataset.x_test))

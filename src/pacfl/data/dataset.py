@@ -98,9 +98,9 @@ def normalised(dataset: Dataset) -> Dataset:
 
     uint8 is first brought to 0..1. Mean and deviation are those of the source's own training pixels: test pixels are
     never looked at. Images without channels and features have one mean and one deviation, as one channel has.
+    The channels of an image lie one after the other in memory, as models take them.
     """
-    x_train = np.empty(dataset.x_train.shape, dtype=np.float32)
-    x_test = np.empty(dataset.x_test.shape, dtype=np.float32)
+    x_train, x_test = _empty(dataset.x_train.shape), _empty(dataset.x_test.shape)
     for source, name in enumerate(dataset.source_names):
         train = np.flatnonzero(dataset.source_train == source)
         mean, deviation = _moments(dataset.x_train, train, name)
@@ -109,8 +109,26 @@ def normalised(dataset: Dataset) -> Dataset:
             (dataset.x_test, np.flatnonzero(dataset.source_test == source), x_test),
         ):
             for block in _blocks(rows):
-                result[block] = (_scaled(x[block]) - mean) / deviation
+                result[block] = _normal(x[block], mean, deviation)
     return replace(dataset, x_train=x_train, x_test=x_test)
+
+
+def _empty(shape: tuple[int, ...]) -> NDArray[np.float32]:
+    if len(shape) != 4:
+        return np.empty(shape, dtype=np.float32)
+    n, height, width, channels = shape
+    return np.moveaxis(np.empty((n, channels, height, width), dtype=np.float32), 1, -1)
+
+
+def _normal(x: Pixels, mean: Moments, deviation: Moments) -> NDArray[np.float32]:
+    """Pixels as they are learnt from. There are 256 kinds of bytes in a channel: each is computed once."""
+    if x.dtype != np.uint8:
+        return ((_scaled(x) - mean) / deviation).astype(np.float32)
+    every = _scaled(np.arange(256, dtype=np.uint8))[:, None]
+    table = ((every - mean) / deviation).astype(np.float32)  # (256, channels)
+    if x.ndim != 4:
+        return table[:, 0].take(x)
+    return np.moveaxis(np.stack([table[:, c].take(x[..., c]) for c in range(x.shape[-1])], axis=1), 1, -1)
 
 
 def _moments(x: Pixels, rows: Indices, name: str) -> tuple[Moments, Moments]:
