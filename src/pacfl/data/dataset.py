@@ -126,9 +126,10 @@ def _normal(x: Pixels, mean: Moments, deviation: Moments) -> NDArray[np.float32]
         return ((_scaled(x) - mean) / deviation).astype(np.float32)
     every = _scaled(np.arange(256, dtype=np.uint8))[:, None]
     table = ((every - mean) / deviation).astype(np.float32)  # (256, channels)
+    places = x.astype(np.intp)
     if x.ndim != 4:
-        return table[:, 0].take(x)
-    return np.moveaxis(np.stack([table[:, c].take(x[..., c]) for c in range(x.shape[-1])], axis=1), 1, -1)
+        return table[:, 0].take(places)
+    return np.moveaxis(np.stack([table[:, c].take(places[..., c]) for c in range(x.shape[-1])], axis=1), 1, -1)
 
 
 def _moments(x: Pixels, rows: Indices, name: str) -> tuple[Moments, Moments]:
