@@ -29,7 +29,7 @@ def supernode(server: str, port: int, own_port: int, partition: int, n_clients: 
     """Start script of a site."""
     return f"""#!/bin/sh
 # One site. Wants flower-supernode on PATH: activate the environment that has pacfl first.
-# What load_data(context) is to find in context.node_config is said so: SITE_CONFIG='data="/where/they/are"' ./start.sh
+# What load_data(context) is to find in context.node_config stands in the file site.config, as data="/where/they/are".
 set -eu
 {ENVIRONMENT}
 # A worker that has everything imported: without it each message waits until Python has loaded torch anew.
@@ -39,7 +39,7 @@ python -m pacfl.flower_app.warm "$worker" --with $$ &
 exec flower-supernode --root-certificates ca.crt --auth-supernode-private-key node.key \\
   --superlink {server}:{port} --host 127.0.0.1 --port {own_port} \\
   --node-config "partition-id={partition} num-partitions={n_clients} \\
-memory=\\"$PWD/memory\\" worker=\\"$worker\\" ${{SITE_CONFIG:-}}"
+memory=\\"$PWD/memory\\" worker=\\"$worker\\" $(cat site.config)"
 """
 
 

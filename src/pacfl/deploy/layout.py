@@ -103,6 +103,7 @@ def _site(site: Path, plan: Plan, i: int, certificate: bytes) -> None:
     keys.write_secret(site / "ca.crt", certificate)
     script = files.supernode(plan.hosts[0], plan.port, plan.site_ports[i], i, plan.clients)
     _write(site / "start.sh", script, executable=True)
+    _write(site / "site.config", "")
 
 
 def _app(folder: Path, settings: Mapping[str, Mapping[str, Any]], seed: int) -> None:
