@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import nn
 from pacfl import algorithms
 from pacfl.algorithms.pacfl import PACFLState
 from pacfl.data import Dataset, Partition, build_scheme, held_out, load, normalised, partition, thinned
+from pacfl.data import data_folder as place_of_data
 from pacfl.experiment import description, summary
 from pacfl.experiment.config import Run
 from pacfl.experiment.settings import ConfigError
@@ -125,13 +127,17 @@ def going_on(federation: Federation, backend: Local, before: dict[str, Any]) -> 
 
 def divided(run: Run, data_folder: Path | None = None) -> tuple[Dataset, Partition]:
     """The data of the run, and what each client has of them."""
-    dataset = load(run.data.name, data_folder, **_options(run))
+    dataset = _loaded(run.data.name, place_of_data(data_folder), **_options(run))
     if run.data.samples:
         dataset = thinned(dataset, run.data.samples, stream(run.seed, "thinned"))
     parts = partition(dataset, build_scheme(run.data.scheme), run.data.clients, stream(run.seed, "partition"))
     if run.data.validation:
         return held_out(dataset, parts, run.data.validation, stream(run.seed, "validation"))
     return dataset, parts
+
+
+# Most runs of an experiment share their data, and reading may take longer than playing
+_loaded = lru_cache(maxsize=1)(load)
 
 
 def prepared(dataset: Dataset, parts: Partition) -> Pool:
