@@ -17,7 +17,7 @@ Halves = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
 SPLITS: Final = 32
 
 # Halves are drawn from at most this many samples: noise falls with the root of the sample count whatever the count is.
-MOST_SAMPLES: Final = 512
+MOST_SAMPLES: Final = 256
 
 
 def self_angles(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> SelfAngles:
