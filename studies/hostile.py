@@ -1,0 +1,265 @@
+"""What harm do hostile clients do, and what stops it? `python -m studies.hostile [--seeds 3]`."""
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl import PACFL, Algorithm, BySet, FedAvg, Learning, Schedule, digits, federate, partition
+from pacfl.data import Dataset, Partition
+from pacfl.federation.message import ClientId, Message
+from pacfl.federation.robust import Aggregation
+from pacfl.learning.model import Model, Vector
+from pacfl.learning.nets import mlp
+from pacfl.learning.plan import stream
+from pacfl.learning.task import Samples, Task
+from pacfl.subspace import adjusted_rand_index, self_angles, signature
+
+Array = NDArray[np.float64]
+Profiles = dict[ClientId, Message]
+
+DOMAINS, PER_DOMAIN, SIZE = 4, 10, 140
+SHARES = (0.1, 0.3)
+AGGREGATIONS: tuple[Aggregation, ...] = ("mean", "norm-clipping", "trimmed-mean", "median")
+LEARNING = Learning(epochs=2, lr=0.1)
+GIVEN = 5.5  # degrees, between what domains differ by and what their clients do
+
+
+# Poisoned updates: what a hostile client uploads instead of w, when it was given w0
+
+
+def _noise(task: Task, w0: Vector, w: Vector) -> Vector:
+    drawn = stream(task.key[0], "hostile", *task.key[1:]).standard_normal(len(w))
+    return np.asarray(w0 + 10 * np.linalg.norm(w - w0) * drawn / np.sqrt(len(w)), dtype=np.float32)
+
+
+UPDATES: Mapping[str, Callable[[Task, Vector, Vector], Vector]] = {
+    "sign flip": lambda task, w0, w: w0 - (w - w0),  # noqa: ARG005 - one form for all
+    "sign flip, tenfold": lambda task, w0, w: w0 - 10 * (w - w0),  # noqa: ARG005
+    "scaling tenfold": lambda task, w0, w: w0 + 10 * (w - w0),  # noqa: ARG005
+    "noise tenfold": _noise,
+    "label flip": lambda task, w0, w: w,  # noqa: ARG005 - the labels it learns from were flipped
+}
+
+
+# Poisoned signatures: what hostile clients send instead of their own
+
+
+def _copied(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
+    """Everybody hostile claims to be the first client of the next domain."""
+    return {c: told[(c // PER_DOMAIN + 1) % DOMAINS * PER_DOMAIN] for c in hostile}
+
+
+def _bridging(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
+    """Steps at equal distances on the shortest way from the first domain to the second."""
+    start, end = told[0], told[PER_DOMAIN]
+    steps = np.linspace(0, 1, len(hostile) + 2)[1:-1]
+    return {
+        c: {**start, "basis": between(start["basis"], end["basis"], step).astype(np.float32)}
+        for c, step in zip(hostile, steps, strict=True)
+    }
+
+
+def _at_the_middle(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
+    middle = between(told[0]["basis"], told[PER_DOMAIN]["basis"], 0.5).astype(np.float32)
+    return {c: {**told[0], "basis": middle} for c in hostile}
+
+
+def _boasting(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
+    """At the middle, and claiming so much noise that every distance to them seems small."""
+    forged = _at_the_middle(told, hostile)
+    return {c: {**own, "self_angles": np.full_like(own["self_angles"], 89.0)} for c, own in forged.items()}
+
+
+def _flooding(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
+    """Random subspaces."""
+    rng = np.random.default_rng(0)
+    drawn = {c: np.linalg.qr(rng.standard_normal(told[c]["basis"].shape))[0] for c in hostile}
+    return {c: {**told[c], "basis": basis.astype(np.float32)} for c, basis in drawn.items()}
+
+
+SIGNATURES: Mapping[str, Callable[[Profiles, Sequence[ClientId]], Profiles]] = {
+    "copying": _copied,
+    "a chain of bridges": _bridging,
+    "all at the middle": _at_the_middle,
+    "the same, claiming much noise": _boasting,
+    "flooding with random ones": _flooding,
+}
+
+
+def between(a: Array, b: Array, share: float) -> Array:
+    """The subspace at a share of the geodesic from span a to span b: (d, p), (d, p) -> (d, p)."""
+    u, cosines, vt = np.linalg.svd(a.T.astype(np.float64) @ b)
+    start, end = a @ u, b @ vt.T
+    angles = np.arccos(np.clip(cosines, -1, 1))
+    away = end - start * cosines
+    away /= np.maximum(np.linalg.norm(away, axis=0), 1e-12)
+    basis, _ = np.linalg.qr(start * np.cos(share * angles) + away * np.sin(share * angles))
+    return np.asarray(basis)
+
+
+@dataclass(frozen=True, eq=False)
+class Infiltrated(Algorithm):
+    """An algorithm some of whose clients are hostile."""
+
+    inner: Algorithm
+    hostile: frozenset[int]
+    update: str | None = None
+    signature: str | None = None
+
+    def init_server(self, model: Model) -> Any:
+        """As the inner."""
+        return self.inner.init_server(model)
+
+    def admit(self, state: Any, profiles: Mapping[ClientId, Message]) -> Any:
+        """As the inner, which sees what hostile clients made of their profiles."""
+        if self.signature is not None:
+            profiles = {**profiles, **SIGNATURES[self.signature](dict(profiles), sorted(self.hostile))}
+        return self.inner.admit(state, profiles)
+
+    def download(self, state: Any, client: ClientId) -> Message:
+        """As the inner."""
+        return self.inner.download(state, client)
+
+    def aggregate(self, state: Any, uploads: Any) -> Any:
+        """As the inner."""
+        return self.inner.aggregate(state, uploads)
+
+    def profile(self, task: Task) -> Message:
+        """As the inner."""
+        return self.inner.profile(task)
+
+    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
+        """As the inner, and then worse."""
+        if self.update is None or task.key[2] not in self.hostile:
+            return self.inner.train(task, down, memory)
+        if self.update == "label flip":
+            task = replace(task, train=Samples(task.train.x, 9 - task.train.y))
+        up, memory = self.inner.train(task, down, memory)
+        worse = UPDATES[self.update](task, down["w"], up["w"])
+        return {**up, "w": np.asarray(worse, dtype=np.float32)}, memory
+
+
+def federation(seed: int) -> tuple[Dataset, Partition]:
+    """Digits in four domains, ten clients of 140 samples in each."""
+    dataset = digits()
+    counts = (PER_DOMAIN,) * DOMAINS
+    return dataset, partition(dataset, BySet(counts, SIZE), DOMAINS * PER_DOMAIN, np.random.default_rng(seed))
+
+
+def infiltrators(share: float) -> frozenset[int]:
+    """The last clients of each domain."""
+    n = round(share * PER_DOMAIN)
+    return frozenset(d * PER_DOMAIN + i for d in range(DOMAINS) for i in range(PER_DOMAIN - n, PER_DOMAIN))
+
+
+def accuracy(algorithm: Algorithm, hostile: frozenset[int], seed: int, sample: float = 1.0) -> float:
+    """Mean accuracy of the models that honest clients receive in the end."""
+    dataset, parts = federation(seed)
+    schedule = Schedule(rounds=8, sample=sample)
+    records = list(federate(dataset, parts, lambda: mlp((1, 8, 8), 10, 32), algorithm, LEARNING, schedule, seed=seed))
+    scores = records[-2]["by_client"]["received"]
+    return float(np.mean([score[0] for c, score in scores.items() if int(c) not in hostile]))
+
+
+def of_updates(seeds: int) -> Iterator[str]:
+    """Accuracy of honest clients under poisoned updates."""
+    yield "| method | hostile | attack | " + " | ".join(AGGREGATIONS) + " |"
+    yield "|---|---|---|" + "---|" * len(AGGREGATIONS)
+    cases = [(0.0, None), *product(SHARES, UPDATES)]
+    methods: dict[str, Callable[[Aggregation], Algorithm]] = {
+        "FedAvg": lambda word: FedAvg(aggregation=word),
+        "PACFL": lambda word: PACFL(clusters=DOMAINS, aggregation=word),
+    }
+    for (name, method), (share, attack) in product(methods.items(), cases):
+        hostile = infiltrators(share)
+        cells = [
+            np.mean([accuracy(Infiltrated(method(word), hostile, attack), hostile, seed) for seed in range(seeds)])
+            for word in AGGREGATIONS
+        ]
+        numbers = " | ".join(f"{100 * cell:.1f}" for cell in cells)
+        yield f"| {name} | {share:.0%} | {attack or 'none'} | {numbers} |"
+
+
+@cache
+def told(seed: int) -> Profiles:
+    """What everybody would tell who is honest."""
+    dataset, parts = federation(seed)
+    profiles: Profiles = {}
+    for c, shard in enumerate(parts.shards):
+        x = dataset.x_train[shard]
+        basis, own = signature(x, 3), self_angles(x, 3)["smallest"]
+        profiles[c] = {"basis": basis.astype(np.float32), "self_angles": own.astype(np.float32)}
+    return profiles
+
+
+def grouped(pacfl: PACFL, share: float, attack: str | None, seed: int) -> tuple[float, int]:
+    """Agreement of the honest clients' clusters with their domains, and how many clusters they are in."""
+    hostile = infiltrators(share)
+    algorithm = Infiltrated(pacfl, hostile, None, attack)
+    state = algorithm.admit(algorithm.init_server(_Nothing()), told(seed))  # type: ignore[arg-type]  # its start is all
+    honest = [c for c in range(DOMAINS * PER_DOMAIN) if c not in hostile]
+    labels = [state.cluster_of[c] for c in honest]
+    return adjusted_rand_index(labels, [c // PER_DOMAIN for c in honest]), len(set(labels))
+
+
+def of_signatures(seeds: int) -> Iterator[str]:
+    """How honest clients are clustered when others forge their signatures."""
+    ways = {
+        "average": PACFL(),
+        "complete": PACFL(linkage="complete"),
+        "single": PACFL(linkage="single"),
+        f"average, cut at {GIVEN:g} degrees": PACFL(threshold=GIVEN),
+        "average, cut into 4": PACFL(clusters=DOMAINS),
+    }
+    yield "| hostile | attack | " + " | ".join(ways) + " |"
+    yield "|---|---|" + "---|" * len(ways)
+    for share, attack in [(0.0, None), *product(SHARES, SIGNATURES)]:
+        cells = []
+        for pacfl in ways.values():
+            aris, counts = zip(*(grouped(pacfl, share, attack, seed) for seed in range(seeds)), strict=True)
+            cells.append(f"{np.mean(aris):.2f} ({', '.join(map(str, counts))})")
+        yield f"| {share:.0%} | {attack or 'none'} | " + " | ".join(cells) + " |"
+
+
+class _Nothing:
+    """A model of one weight: clusters do not depend on it."""
+
+    initial = np.zeros(1, dtype=np.float32)
+
+
+def of_copies(seeds: int) -> Iterator[str]:
+    """Accuracy of honest clients when hostile ones copy signatures of another domain and train there."""
+    yield "| hostile | their updates | " + " | ".join(AGGREGATIONS) + " |"
+    yield "|---|---|" + "---|" * len(AGGREGATIONS)
+    for share, update in product(SHARES, (None, "sign flip, tenfold")):
+        hostile = infiltrators(share)
+        cells = []
+        for aggregation in AGGREGATIONS:
+            algorithm = Infiltrated(PACFL(clusters=DOMAINS, aggregation=aggregation), hostile, update, "copying")
+            cells.append(np.mean([accuracy(algorithm, hostile, seed) for seed in range(seeds)]))
+        yield (
+            f"| {share:.0%} | {update or 'honest, of their own domain'} | "
+            + " | ".join(f"{100 * cell:.1f}" for cell in cells)
+            + " |"
+        )
+
+
+def main() -> None:
+    """Print tables in Markdown."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=3)
+    seeds = parser.parse_args().seeds
+    for rows in (of_signatures, of_updates, of_copies):
+        for row in rows(seeds):
+            print(row, flush=True)
+        print()
+
+
+if __name__ == "__main__":
+    main()
