@@ -11,7 +11,7 @@ import pytest
 from scipy.cluster.hierarchy import fcluster
 
 from pacfl.data import load
-from pacfl.experiment.compare import alone, to_target, told, worse_than_alone
+from pacfl.experiment.compare import alone, solo_runs, to_target, told, worse_than_alone
 from pacfl.experiment.config import Run, evaluation, expand
 from pacfl.experiment.export import as_csv, flat
 from pacfl.experiment.run import divided, play
@@ -65,19 +65,19 @@ def test_a_run_is_compared_with_solo_of_the_same_data_plan_and_seed(tmp_path: Pa
     folder = finished(fedavg, tmp_path)
     for run in (other_seed, other_plan):
         finished(run, tmp_path)
-    result = told(folder, all_folders(tmp_path))
+    result = told(folder, solo_runs(all_folders(tmp_path)))
     assert result is not None
     assert result["alone"] is None
     assert result["worse_than_alone"] == dict.fromkeys(("received", "last_trained", "personal"))
     reference = folder_of(solo, tmp_path)
-    assert alone(folder, all_folders(tmp_path)) is None, "it is not finished"
+    assert alone(folder, solo_runs(all_folders(tmp_path))) is None, "it is not finished"
     list(play(solo, reference))
-    result = told(folder, all_folders(tmp_path))
+    result = told(folder, solo_runs(all_folders(tmp_path)))
     assert result is not None
     assert result["alone"] == solo.hash
     assert result["worse_than_alone"] == worse_than_alone(folder.records()[-1], reference.records()[-1])
     assert all(0 <= share <= 1 for share in result["worse_than_alone"].values())
-    itself = told(reference, all_folders(tmp_path))
+    itself = told(reference, solo_runs(all_folders(tmp_path)))
     assert itself is not None
     assert set(itself["worse_than_alone"].values()) == {0.0}
 
@@ -89,10 +89,10 @@ def test_of_several_solo_runs_that_with_the_same_learning_is_meant(tmp_path: Pat
     (third,) = runs_of(**given, algorithm={"name": "fedavg", "learning": {"lr": 0.5}})
     folder = finished(fedavg, tmp_path)
     only = finished(slow, tmp_path)
-    assert alone(folder, all_folders(tmp_path)) == only, "each algorithm may learn in its own way"
+    assert alone(folder, solo_runs(all_folders(tmp_path))) == only, "each algorithm may learn in its own way"
     same = finished(fast, tmp_path)
-    assert alone(folder, all_folders(tmp_path)) == same
-    assert alone(folder_of(third, tmp_path), all_folders(tmp_path)) is None, "it cannot be said which"
+    assert alone(folder, solo_runs(all_folders(tmp_path))) == same
+    assert alone(folder_of(third, tmp_path), solo_runs(all_folders(tmp_path))) is None, "it cannot be said which"
 
 
 def test_newcomers_are_told_apart(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_newcomers_are_told_apart(tmp_path: Path) -> None:
     fedavg, solo = runs_of(schedule=plan, algorithm=[{"name": "fedavg"}, {"name": "solo"}])
     finished(solo, tmp_path)
     folder = finished(fedavg, tmp_path)
-    result = told(folder, all_folders(tmp_path))
+    result = told(folder, solo_runs(all_folders(tmp_path)))
     assert result is not None
     *_, everybody, newcomers = folder.records()
     assert len(everybody["by_client"]["received"]) == 6

@@ -118,7 +118,7 @@ def show(
 ) -> None:
     """Show one run: its settings and what came of it. As CSV, a line for each round."""
     with _learning():
-        from pacfl.experiment.compare import alone, worse_than_alone
+        from pacfl.experiment.compare import alone, solo_runs, worse_than_alone
         from pacfl.experiment.export import as_csv as table_of
         from pacfl.experiment.store import StoreError, all_folders
     folders = all_folders(runs)
@@ -127,10 +127,10 @@ def show(
         raise StoreError(f"{len(found)} runs in {runs} begin with {prefix!r}; 'pacfl ls' lists them")
     folder = found[0]
     content, records, results = folder.content(), folder.records(), _told(found, runs, target or ())
-    reference = alone(folder, folders)
-    solo = {} if reference is None else {record["round"]: record for record in reference.records()}
+    reference = alone(folder, solo_runs(folders))
+    theirs = {} if reference is None else {record["round"]: record for record in reference.records()}
     for record in records:
-        record["worse_than_alone"] = worse_than_alone(record, solo.get(record["round"]))
+        record["worse_than_alone"] = worse_than_alone(record, theirs.get(record["round"]))
     if as_json:
         print(json.dumps({"run": content, "result": results[0] if results else None, "rounds": records}))
     elif as_csv:
@@ -195,11 +195,11 @@ def _finish(
 
 
 def _told(folders: "list[RunFolder]", runs: Path, targets: Any) -> list[dict[str, Any]]:
-    from pacfl.experiment.compare import told
+    from pacfl.experiment.compare import solo_runs, told
     from pacfl.experiment.store import all_folders
 
-    others = all_folders(runs)
-    results = (told(folder, others, targets) for folder in folders)
+    solo = solo_runs(all_folders(runs))
+    results = (told(folder, solo, targets) for folder in folders)
     return [result for result in results if result is not None]
 
 

@@ -10,34 +10,37 @@ Record = Mapping[str, Any]
 HOW_OFTEN_JUDGED = ("evaluate_every", "personal_every")  # settings that change nothing but what is known of a run
 
 
-def told(folder: RunFolder, others: Sequence[RunFolder], targets: Sequence[float] = ()) -> dict[str, Any] | None:
+def told(folder: RunFolder, solo: Sequence[RunFolder], targets: Sequence[float] = ()) -> dict[str, Any] | None:
     """A finished run's result, with how it compares with learning alone, and when it reached the targets."""
     result, run = folder.result(), folder.content()
     if result is None or run is None:
         return None
     end = run["schedule"]["rounds"]
     records = folder.records()
-    reference = alone(folder, others)
+    reference = alone(folder, solo)
     result["alone"] = None if reference is None else reference.path.name
-    solo = [None] * len(records) if reference is None else reference.records()
-    result["worse_than_alone"] = worse_than_alone(records[end], solo[end])
+    theirs = [None] * len(records) if reference is None else reference.records()
+    result["worse_than_alone"] = worse_than_alone(records[end], theirs[end])
     if "newcomers" in result:
-        result["newcomers"]["worse_than_alone"] = worse_than_alone(records[-1], solo[-1])
+        result["newcomers"]["worse_than_alone"] = worse_than_alone(records[-1], theirs[-1])
     if targets:
         result["to_target"] = {str(target): to_target(records[: end + 1], target) for target in targets}
     return result
 
 
-def alone(folder: RunFolder, others: Sequence[RunFolder]) -> RunFolder | None:
-    """The finished run of SOLO on the same data, model, plan and seed.
+def solo_runs(folders: Sequence[RunFolder]) -> list[RunFolder]:
+    """The finished runs of SOLO, which are what the others are compared with."""
+    return [folder for folder in folders if _of(folder, "algorithm")["name"] == "solo" and folder.result() is not None]
+
+
+def alone(folder: RunFolder, solo: Sequence[RunFolder]) -> RunFolder | None:
+    """The run of SOLO on the same data, model, plan and seed.
 
     If there are several, the one that learns with the same settings; if none does, there is no reference.
     """
-    run = folder.content()
-    finished = [other for other in others if other.result() is not None]
-    found = [other for other in finished if _solo(other) and _setting(other.content()) == _setting(run)]
+    found = [other for other in solo if _setting(other) == _setting(folder)]
     if len(found) > 1:
-        found = [other for other in found if _learning(other) == _learning(folder)]
+        found = [other for other in found if _of(other, "learning") == _of(folder, "learning")]
     return found[0] if len(found) == 1 else None
 
 
@@ -66,19 +69,11 @@ def to_target(records: Sequence[Record], target: float) -> dict[str, dict[str, f
     return reached
 
 
-def _solo(folder: RunFolder) -> bool:
-    content = folder.content()
-    return content is not None and content["algorithm"]["name"] == "solo"
+def _of(folder: RunFolder, section: str) -> Any:
+    return (folder.content() or {})[section]
 
 
-def _learning(folder: RunFolder) -> Any:
-    content = folder.content()
-    return None if content is None else content["learning"]
-
-
-def _setting(content: Record | None) -> Any:
+def _setting(folder: RunFolder) -> Any:
     """What two runs must have in common to be compared client by client."""
-    if content is None:
-        return None
-    plan = {key: value for key, value in content["schedule"].items() if key not in HOW_OFTEN_JUDGED}
-    return content["seed"], content["data"], content["model"], plan
+    plan = {key: value for key, value in _of(folder, "schedule").items() if key not in HOW_OFTEN_JUDGED}
+    return _of(folder, "seed"), _of(folder, "data"), _of(folder, "model"), plan
