@@ -50,8 +50,8 @@ def reproduce(
     """Make a table or figure of the paper again, its values beside ours. What was run is not run again."""
     with _learning():
         from pacfl.reproduce.items import SCALES, item
-        from pacfl.reproduce.kinds import kind_of
-        from pacfl.reproduce.making import Request, stored
+        from pacfl.reproduce.kinds import kind_of, stored
+        from pacfl.reproduce.making import Request
         from pacfl.reproduce.outcome import load, merged, save
     if scale not in SCALES:
         raise typer.BadParameter(f"must be one of {', '.join(SCALES)}, got {scale!r}", param_hint="--scale")
@@ -114,11 +114,12 @@ def _list(request: "Request", as_json: bool) -> None:
         f"as measured just now with {request.workers} workers. Tests, tuning and what was run already are not counted."
     )
     table = Table(box=box.SIMPLE_HEAD, caption=caption, padding=(0, 1, 0, 0))
-    for heading in ("", "name", "what", "paper", "data", "runs", "rounds", "hours"):
-        table.add_column(heading)
+    for heading in ("", "name", "what", "data here", "runs", "rounds", "hours"):
+        table.add_column(heading, no_wrap=heading not in ("what", "data here"))
     for row in rows:
         hours = "-" if row["hours"] is None else f"{row['hours']:.1f}"
-        cells = (row["number"], row["name"], row["title"], row["paper"], row["data"], row["runs"], row["rounds"], hours)
+        what = f"{row['title']} ({row['paper']})"
+        cells = (row["number"], row["name"], what, row["data"], row["runs"] or "-", row["rounds"] or "-", hours)
         table.add_row(*(escape(str(cell)) for cell in cells))
     out.print(table)
 

@@ -39,7 +39,7 @@ def steps_per_second(model: str, workers: int) -> float:
     pool = Pool(samples, samples, x, tuple(Shard(part, part) for part in rows))
     fitted = as_model(lambda: NETS[model]((3, 32, 32), 10), 0, 10)
     learning = Learning(epochs=1)
-    with local(algorithms.build("fedavg"), fitted, pool, learning, 0, workers) as backend:
+    with local(algorithms.build("fedavg"), fitted, pool, learning, 0, workers, engine="auto") as backend:
         downloads = {c: {"w": fitted.initial} for c in range(MEASURED_CLIENTS)}
         backend.train(0, downloads, frozenset())  # whatever is built on first use
         started = time.perf_counter()

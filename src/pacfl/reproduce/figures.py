@@ -1,7 +1,10 @@
 """Pictures: only where matplotlib is."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
 
 from pacfl.files import replaced
 
@@ -30,3 +33,14 @@ def save(figure: Any, path: Path) -> Path:
     with mpl.rc_context({"svg.hashsalt": "pacfl"}), replaced(path) as file:
         figure.savefig(file, format="svg", metadata={"Date": None})
     return path
+
+
+def heat_map(matrix: ArrayLike, names: Sequence[str], label: str, path: Path) -> Path:
+    """A matrix as colours; without names, positions are not labelled."""
+    figure = Figure(figsize=(5.4, 4.6), layout="constrained")
+    axes: Any = figure.subplots()
+    image = axes.imshow(matrix, cmap="viridis", interpolation="nearest")
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    figure.colorbar(image, label=label)
+    return save(figure, path)

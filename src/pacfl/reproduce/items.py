@@ -37,11 +37,21 @@ class Item:
     quick: Settings = ()  # what makes it small
     columns: Mapping[str, Settings] = field(default_factory=dict)  # of the table: usually data sets, and what they set
     of: tuple[str, ...] = ()  # the items whose runs it shows, if it has none of its own
-    tuning: Mapping[str, Any] = field(default_factory=dict)
 
-    def table(self, column: str, scale: Scale) -> dict[str, Any]:
-        """The experiment of a column, as plain settings."""
-        return read_table(self.path, (*self.columns[column], *(self.quick if scale == "quick" else ())))
+    def table(self, column: str | None, scale: Scale) -> dict[str, Any]:
+        """The experiment of a column, or what all columns have in common, as plain settings."""
+        of_column = () if column is None else self.columns[column]
+        return read_table(self.path, (*of_column, *(self.quick if scale == "quick" else ())))
+
+    def settings(self, scale: Scale, column: str | None = None) -> dict[str, Any]:
+        """Settings of an item that is no experiment."""
+        found: dict[str, Any] = self.table(column, scale)["item"]["settings"]
+        return found
+
+    @property
+    def trains(self) -> bool:
+        """It has runs of its own."""
+        return not self.of and "algorithm" in self.table(None, "paper")
 
     def tuned(self, column: str, scale: Scale) -> Tuning | None:
         """How the methods of a column are tuned, if they are."""
@@ -77,4 +87,5 @@ def item(name: str) -> Item:
 
 
 def _item(path: Path, table: Mapping[str, Any]) -> Item:
-    return section(Item, {**table, "name": path.stem, "path": path}, "item")
+    fields = {key: value for key, value in table.items() if key not in ("tuning", "settings")}
+    return section(Item, {**fields, "name": path.stem, "path": path}, "item")

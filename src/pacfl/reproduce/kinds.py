@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from pacfl.experiment.settings import ConfigError
-from pacfl.reproduce import accuracy, beta
-from pacfl.reproduce.items import Item
+from pacfl.reproduce import accuracy, angles, beta, celeba, convergence, curves, divergences, pictures, targets
+from pacfl.reproduce.items import Item, Scale, item
 from pacfl.reproduce.making import Request, trained
-from pacfl.reproduce.outcome import Outcome
+from pacfl.reproduce.outcome import Outcome, joined, load
 from pacfl.reproduce.tables import Table
 
 
@@ -27,11 +27,34 @@ class Kind:
     make: Callable[[Item, Request], Outcome] = trained
 
 
+def of_others(own: Item, request: Request) -> Outcome:
+    """The outcome of an item that shows the runs of others, which are run for it."""
+    found = [(name, KINDS[item(name).kind].make(item(name), request)) for name in own.of]
+    return joined(own.name, request.scale, found)
+
+
 KINDS: Final[Mapping[str, Kind]] = {
     "accuracy": Kind(accuracy.accuracy),
     "newcomers": Kind(accuracy.newcomers),
     "beta": Kind(beta.tables, beta.figures),
+    "rounds-to-target": Kind(targets.rounds, make=of_others),
+    "megabits-to-target": Kind(targets.megabits, make=of_others),
+    "curves": Kind(curves.tables, curves.figures, of_others),
+    "angles": Kind(angles.tables, angles.figures, angles.make),
+    "divergences": Kind(divergences.tables, make=divergences.make),
+    "pictures": Kind(pictures.tables, pictures.figures, pictures.make),
+    "celeba": Kind(celeba.tables, celeba.figures, celeba.make),
+    "convergence": Kind(convergence.tables, convergence.figures, convergence.make),
 }
+
+
+def stored(own: Item, folder: Path, scale: Scale) -> Outcome | None:
+    """The outcome of an item as it was exported, or None; of one that shows others', if any of those was."""
+    if not own.of:
+        return load(folder, own.name, scale)
+    found = [(name, load(folder, name, scale)) for name in own.of]
+    there = [(name, outcome) for name, outcome in found if outcome is not None]
+    return joined(own.name, scale, there) if there else None
 
 
 def kind_of(item: Item) -> Kind:

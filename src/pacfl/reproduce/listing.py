@@ -22,7 +22,7 @@ def _row(item: Item, request: Request, samples: dict[str, int], speed: float) ->
     here = [column for column in item.columns if column not in lacking]
     planned = (
         [one for column in here for one in plan(item, column, request.scale, (), request.n_seeds)]
-        if _trains(item)
+        if item.trains
         else []
     )
     return {
@@ -45,13 +45,9 @@ def _steps(planned: Planned, samples: dict[str, int]) -> int:
     return steps(planned.run, data.samples or samples.get(data.name, 0))
 
 
-def _trains(item: Item) -> bool:
-    return not item.of and "algorithm" in item.table(next(iter(item.columns)), "paper") if item.columns else False
-
-
 def _data(item: Item, here: list[str]) -> str:
     if item.of:
         return f"runs of {', '.join(item.of)}"
     if not item.columns:
         return "none needed"
-    return f"{len(here)} of {len(item.columns)}: {', '.join(here)}" if here else f"0 of {len(item.columns)}"
+    return f"{len(here)} of {len(item.columns)}"

@@ -10,7 +10,7 @@ from pacfl.experiment.config import Run
 from pacfl.experiment.settings import ConfigError
 from pacfl.reproduce.availability import missing
 from pacfl.reproduce.items import Item, Scale
-from pacfl.reproduce.outcome import Outcome, load, outcome
+from pacfl.reproduce.outcome import Outcome, outcome
 from pacfl.reproduce.planning import Planned, plan, with_chosen
 from pacfl.reproduce.playing import ended, playing
 from pacfl.reproduce.tuning import Trial, chosen, trials
@@ -54,11 +54,6 @@ def trained(item: Item, request: Request) -> Outcome:
     planned.sort(key=lambda one: one.run.seed)  # one seed of everything before the next of anything
     _play([one.run for one in planned], request)
     return outcome(item, request.scale, lacking, planned, tuning, request.runs)
-
-
-def stored(item: Item, folder: Path, scale: Scale) -> Outcome | None:
-    """The outcome of an item as it was exported, or None."""
-    return load(folder, item.name, scale)
 
 
 def asked_columns(item: Item, request: Request) -> list[str]:

@@ -67,10 +67,31 @@ def merged(old: Outcome | None, new: Outcome) -> Outcome:
     missing = {**old.get("missing", {}), **new["missing"]}
     have = {one["column"] for one in runs.values()}
     return {
-        **new,
+        **{key: _joined_parts(old.get(key), value) for key, value in new.items()},
         "missing": {column: why for column, why in missing.items() if column not in have},
         "tuning": list(tuning.values()),
         "runs": list(runs.values()),
+    }
+
+
+def _joined_parts(old: Any, new: Any) -> Any:
+    """What the new has, and of the old the columns that the new has not."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return {**old, **new}
+    if isinstance(old, list) and isinstance(new, list) and all("column" in one for one in (*old, *new)):
+        fresh = {one["column"] for one in new}
+        return [*(one for one in old if one["column"] not in fresh), *new]
+    return new
+
+
+def joined(name: str, scale: Scale, outcomes: Sequence[tuple[str, Outcome]]) -> Outcome:
+    """Outcomes of several items as one, each column named by its item too."""
+    return {
+        "item": name,
+        "scale": scale,
+        "missing": {f"{source} {column}": why for source, one in outcomes for column, why in one["missing"].items()},
+        "tuning": [],
+        "runs": [{**run, "column": f"{source} {run['column']}"} for source, one in outcomes for run in one["runs"]],
     }
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from pacfl.files import write_atomically
 from pacfl.reproduce.items import Item, items
-from pacfl.reproduce.kinds import kind_of
-from pacfl.reproduce.making import stored
+from pacfl.reproduce.kinds import kind_of, stored
 from pacfl.reproduce.tables import markdown
 
 HEAD = """# The paper's tables and figures, made again

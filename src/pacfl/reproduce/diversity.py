@@ -1,0 +1,60 @@
+"""Weighted gradient diversity, recorded while a real federation learns."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl.experiment.config import expand
+from pacfl.experiment.run import Federation, going_on, read
+from pacfl.federation.algorithm import State
+from pacfl.learning.eager import Eager
+from pacfl.learning.task import Samples
+from pacfl.reproduce.items import Item
+from pacfl.reproduce.making import Request
+
+Array = NDArray[np.float64]
+
+
+def weighted_diversity(gradients: Array) -> float:
+    """|C| Σ|g_k|² / |Σ g_k|² of gradients (clients, d): 1 where all are equal, without end where they cancel.
+
+    >>> weighted_diversity(np.array([[1.0, 0.0], [0.0, 1.0]]))
+    2.0
+    """
+    together = float((gradients.sum(axis=0) ** 2).sum())
+    return len(gradients) * float((gradients**2).sum()) / together if together else np.inf
+
+
+def recorded(item: Item, column: str, request: Request) -> Iterator[dict[str, Any]]:
+    """Diversity within and across clusters after one round, two, four, ..., and the last."""
+    (run,) = expand(item.table(column, request.scale))
+    federation = read(run, request.data)
+    last = run.schedule.rounds
+    wanted = {2**i for i in range(last.bit_length()) if 2**i <= last} | {last}
+    with federation.backend(request.workers, run.device, run.engine) as backend:
+        for played in going_on(federation, backend, {}):
+            if played.event.sampled and played.t + 1 in wanted:
+                told = {"column": column, "hash": run.hash, "round": played.t + 1}
+                yield {**told, **_within_and_across(federation, played.state)}
+
+
+def _within_and_across(federation: Federation, state: State) -> dict[str, Any]:
+    clusters = sorted(set(state.cluster_of.values()))
+    everybody = sorted(state.cluster_of)
+    within, across = [], []
+    for k in clusters:
+        gradients = _gradients(federation, state.models[k], everybody)
+        own = [i for i, client in enumerate(everybody) if state.cluster_of[client] == k]
+        within.append(weighted_diversity(gradients[own]))
+        across.append(weighted_diversity(gradients))
+    return {"clusters": len(clusters), "within": float(np.mean(within)), "across": float(np.mean(across))}
+
+
+def _gradients(federation: Federation, w: NDArray[np.float32], clients: Sequence[int]) -> Array:
+    """Gradient of every client's training loss at one model: (clients, d)."""
+    engine, pool = Eager(federation.model), federation.pool
+    rows = (pool.shards[client].train for client in clients)
+    samples = (Samples(pool.train.x[at], pool.train.y[at]) for at in rows)
+    return np.stack([engine.gradient(w, own) for own in samples]).astype(np.float64)

@@ -1,0 +1,113 @@
+"""Pictures of samples by UMAP, and of the angles between classes and clients."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl.data import Dataset, build_scheme, load, partition
+from pacfl.learning.plan import stream
+from pacfl.reproduce.angles import CLASSES
+from pacfl.reproduce.availability import missing
+from pacfl.reproduce.figures import Figure, heat_map, save
+from pacfl.reproduce.grouped import grouped
+from pacfl.reproduce.items import Item
+from pacfl.reproduce.making import Request, asked_columns
+from pacfl.reproduce.outcome import Outcome
+from pacfl.reproduce.tables import NOT_RUN, Table
+from pacfl.subspace import adjusted_rand_index, proximity, signature
+
+NO_UMAP = "not drawn: UMAP needs umap-learn: pip install 'pacfl[umap]'"
+
+
+def make(item: Item, request: Request) -> Outcome:
+    """Points in the plane, and angles."""
+    lacking = missing(item, request.scale, request.data)
+    columns = [column for column in asked_columns(item, request) if column not in lacking]
+    drawn = {column: _column(item, column, request) for column in columns}
+    kept = {"item": item.name, "scale": request.scale, "missing": lacking, "runs": [], "tuning": []}
+    return {**kept, "pictures": drawn}
+
+
+def _column(item: Item, column: str, request: Request) -> dict[str, Any]:
+    table = item.table(column, request.scale)
+    data, settings = table["data"], table["item"]["settings"]
+    sets = {"sets": data["sets"]} if "sets" in data else {}
+    dataset = load(data["name"], request.data, **sets)
+    seed = table["seeds"][0]
+    rows = stream(seed, "points").permutation(len(dataset.y_train))[: settings["points"]]
+    groups = dataset.source_train if sets else dataset.y_train
+    points = embedded(dataset.x_train[rows].reshape(len(rows), -1), seed)
+    told = {"names": list(dataset.source_names if sets else CLASSES), "groups": groups[rows].tolist(), "points": points}
+    return {
+        **told,
+        **(_clients(dataset, data, settings["rank"], seed) if sets else _classes(dataset, settings["rank"])),
+    }
+
+
+def embedded(samples: NDArray[Any], seed: int) -> list[list[float]] | None:
+    """Samples (n, features) as points of the plane; None where umap-learn is not installed."""
+    try:
+        from umap import UMAP
+    except ImportError:
+        return None
+    plane = UMAP(random_state=seed, n_jobs=1).fit_transform(samples.astype(np.float32) / 255)
+    points: list[list[float]] = np.round(plane.astype(np.float64), 2).tolist()
+    return points
+
+
+def _classes(dataset: Dataset, rank: int) -> dict[str, Any]:
+    bases = [signature(dataset.x_train[dataset.y_train == c], rank) for c in range(dataset.n_classes)]
+    return {"angles": proximity(bases).round(2).tolist(), "clusters": None, "ari": None}
+
+
+def _clients(dataset: Dataset, data: Mapping[str, Any], rank: int, seed: int) -> dict[str, Any]:
+    parts = partition(dataset, build_scheme(data["scheme"]), data["clients"], stream(seed, "partition"))
+    grouping = grouped([dataset.x_train[shard] for shard in parts.shards], rank)
+    found = {"angles": grouping.proximity.round(2).tolist(), "clusters": int(grouping.labels.max()) + 1}
+    return {**found, "ari": None if parts.truth is None else adjusted_rand_index(grouping.labels, parts.truth)}
+
+
+def tables(item: Item, outcome: Outcome) -> list[Table]:
+    """What is drawn, and how many clusters the angles between clients show."""
+    head = ("data", "points by UMAP", "angles between", "clusters", "ARI")
+    rows = []
+    for column in item.columns:
+        told = outcome["pictures"].get(column)
+        if told is None:
+            rows.append((column, outcome["missing"].get(column, NOT_RUN), "", "", ""))
+            continue
+        points = NO_UMAP if told["points"] is None else str(len(told["points"]))
+        whose = f"{len(told['angles'])} {'classes' if told['clusters'] is None else 'clients'}"
+        ari = "-" if told["ari"] is None else f"{told['ari']:.2f}"
+        rows.append((column, points, whose, str(told["clusters"] or "-"), ari))
+    return [Table(item.title, head, tuple(rows))]
+
+
+def figures(item: Item, outcome: Outcome, folder: Path) -> list[Path]:
+    """A scatter of samples and a heat map of angles for each data set."""
+    paths = []
+    for column, told in outcome["pictures"].items():
+        if told["points"] is not None:
+            paths.append(_scatter(told, f"{item.title}: {column}", folder / f"{item.name}-{column}-umap.svg"))
+        names = told["names"] if told["clusters"] is None else []
+        paths.append(
+            heat_map(told["angles"], names, "smallest angle (degrees)", folder / f"{item.name}-{column}-angles.svg")
+        )
+    return paths
+
+
+def _scatter(told: Mapping[str, Any], title: str, path: Path) -> Path:
+    figure = Figure(figsize=(5.4, 4.6), layout="constrained")
+    axes: Any = figure.subplots()
+    points, groups = np.array(told["points"]), np.array(told["groups"])
+    for g, name in enumerate(told["names"]):
+        own = points[groups == g]
+        axes.scatter(own[:, 0], own[:, 1], s=3, label=name, rasterized=True)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_title(title, fontsize=9)
+    axes.legend(fontsize=6, markerscale=3)
+    return save(figure, path)
