@@ -93,7 +93,15 @@ def federation(folder: Path) -> Path:
 
 
 def _flower(folder: Path, script: str, *arguments: str) -> dict[str, Any]:
-    command = [str((folder / "server" / script).absolute()), *arguments]
+    """What one of the operator's scripts tells; a server that has just started may be too busy to answer at once."""
+    end = time.monotonic() + SECONDS_TO_START
+    while True:
+        told = _told([str((folder / "server" / script).absolute()), *arguments])
+        if "is unavailable" not in str(told.get("error-message")) or time.monotonic() > end:
+            return told
+
+
+def _told(command: list[str]) -> dict[str, Any]:
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False, timeout=120)
     try:
         told: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
