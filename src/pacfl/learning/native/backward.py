@@ -2,9 +2,10 @@
 
 from pacfl.learning.native.context import Context
 from pacfl.learning.native.emit import FLOAT, FLOATS, LONG, LONGS, Function
+from pacfl.learning.native.kernels.blocks import clear
 from pacfl.learning.native.kernels.dense import write_dense_source_gradient, write_dense_weight_gradient
+from pacfl.learning.native.kernels.gradients import write_framing, write_source_gradient, write_weight_gradient
 from pacfl.learning.native.kernels.loss import write_loss_gradient
-from pacfl.learning.native.kernels.maps import write_clearing, write_convolution_gradient
 from pacfl.learning.native.kernels.pools import (
     write_max_pool_gradient,
     write_mean_pool_gradient,
@@ -17,6 +18,7 @@ def write_backward(c: Context) -> Function:
     """`scale` times the sum of the gradients of n samples, from what forward left in their slabs."""
     loss = write_loss_gradient(c.module, "loss_gradient", c.plan.n_outputs)
     dense = _write_dense(c)
+    frame = _write_framing(c)
     on_maps = [_write_stage(c, i, stage) for i, stage in enumerate(c.plan.on_maps)]
     arguments = {"labels": LONGS, "rows": LONGS, "n": LONG, "scale": FLOAT}
     more = {"weights": FLOATS, "workspace": FLOATS, "gradient": FLOATS}
@@ -27,7 +29,8 @@ def write_backward(c: Context) -> Function:
             label = f.labels.number(f.rows.number(i))
             f.call(loss, slab.at(c.outputs), slab.at(c.outputs_gradient), label, f.scale)
         f.call(dense, slabs, f.weights, f.gradient, f.n)
-        write_clearing(f, f.gradient, c.dense_places[0].weight if c.plan.dense else c.packing.size)
+        clear(f, f.gradient, c.dense_places[0].weight if c.plan.dense else c.packing.size)
+        f.call(frame, f.weights, f.workspace)
         with f.loop("sample", f.n if on_maps else 0) as i:
             for stage in reversed(on_maps):
                 f.call(stage, slabs.at(i * c.layout.slab), f.weights, f.workspace, f.gradient)
@@ -80,15 +83,34 @@ def _write_stage(c: Context, i: int, stage: OnMaps) -> Function:
 
 
 def _write_convolution_stage(c: Context, i: int, stage: Convolve) -> Function:
-    kernel = write_convolution_gradient(c.module, f"convolution{i}_gradient", stage, to_source=i > 0)
-    place = c.packing.places[c.convolution(i)]
+    spot, place, lists = c.layout.on_maps[i], c.place_of(i), c.layout.lists
+    how = c.convolve_places(i)
+    of_weights = write_weight_gradient(c.module, f"convolution{i}_weight_gradient", stage, how.routes)
+    of_source = (
+        write_source_gradient(c.module, f"convolution{i}_source_gradient", stage, how.routes, how.frame) if i else None
+    )
     arguments = dict.fromkeys(("slab", "weights", "workspace", "gradient"), FLOATS)
     with c.module.function(f"stage{i}_gradient", **arguments) as f:
-        listed = f.workspace.at(c.layout.list_places).ints(), f.workspace.at(c.layout.list_values)
-        of_source = [c.gradient_of(f, i - 1)] if i else []
-        f.call(
-            kernel, f.slab.at(c.source_of(i)), f.weights.at(place.weight), c.gradient_of(f, i),
-            f.gradient.at(place.weight), f.gradient.at(place.bias),
-            f.slab.at(c.layout.on_maps[i].routes).ints(), *listed, *of_source,
-        )  # fmt: skip
+        given, values = c.gradient_of(f, i), f.workspace.at(lists.values)
+        integers = f.slab.at(spot.routes), f.workspace.at(lists.places), f.workspace.at(lists.counts)
+        routes, places, counts = (array.ints() for array in integers)
+        to = f.gradient.at(place.weight), f.gradient.at(place.bias)
+        f.call(of_weights, f.slab.at(c.source_of(i)), given, *to, values, routes, places, counts)
+        if of_source is not None:
+            framed = f.workspace.at(how.framed)
+            f.call(of_source, framed, given, values, c.gradient_of(f, i - 1), routes, places, counts)
+    return f
+
+
+def _write_framing(c: Context) -> Function:
+    """Weights of convolutions in the frames from which gradients of their sources are made."""
+    framings = []
+    for i, stage in enumerate(c.plan.on_maps):
+        if i and isinstance(stage, Convolve):
+            how = c.convolve_places(i)
+            kernel = write_framing(c.module, f"frame{i}", stage, how.frame)
+            framings.append((kernel, c.place_of(i).weight, how.framed))
+    with c.module.function("frame", weights=FLOATS, workspace=FLOATS) as f:
+        for kernel, weight, framed in framings:
+            f.call(kernel, f.weights.at(weight), f.workspace.at(framed))
     return f

@@ -10,7 +10,7 @@ from llvmlite import binding
 from pacfl.learning.native import keeping
 from pacfl.learning.native.target import Target
 
-PIPELINE = "O3, vectors as written"  # names what `_optimised` does, for code that is kept
+PIPELINE = "O3, loops and vectors as written"  # names what `_optimised` does, for code that is kept
 
 
 class Machine:
@@ -50,7 +50,7 @@ def _optimised(text: str, machine: Any) -> Any:
     module.verify()
     # Vectors are written as they should be: what is left to loops is scalar, and short
     options = binding.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = options.slp_vectorization = False
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
     passes = binding.create_pass_builder(machine, options)
     passes.getModulePassManager().run(module, passes)
     return module

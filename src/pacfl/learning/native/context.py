@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from pacfl.learning.native.emit import Array, Function, Module
-from pacfl.learning.native.layout import Layout, Packing, Place
+from pacfl.learning.native.layout import ConvolvePlaces, Layout
+from pacfl.learning.native.packing import Packing, Place
 from pacfl.learning.native.plan import Convolve, Plan
 
 
@@ -40,9 +41,15 @@ class Context:
         """Where in a slab lies what stage i on maps reads."""
         return self.layout.on_maps[i - 1].result if i else self.layout.source
 
-    def convolution(self, i: int) -> int:
-        """Which of the convolutions stage i is."""
-        return sum(isinstance(stage, Convolve) for stage in self.plan.on_maps[:i])
+    def place_of(self, i: int) -> Place:
+        """Packed weights of stage i on maps, a convolution."""
+        return self.packing.places[sum(isinstance(stage, Convolve) for stage in self.plan.on_maps[:i])]
+
+    def convolve_places(self, i: int) -> ConvolvePlaces:
+        """Where and how stage i on maps, a convolution, keeps what it needs."""
+        places = self.layout.on_maps[i].convolve
+        assert places is not None, "asked of a stage that is no convolution"
+        return places
 
     def gradient_of(self, f: Function, i: int) -> Array:
         """The gradient of the result of stage i on maps: in the slab for the last, in the shared scratch else."""

@@ -134,6 +134,11 @@ class Function:
             return Value(self, ir.Constant(self.module.ints, [INT(x)] * self.lanes))
         return Value(self, self._splat(self.builder.trunc(x.ir, INT), self.module.ints))
 
+    def counting(self, start: Index, step: int) -> "Value":
+        """A vector of int32: start, start + step, ..."""
+        steps = ir.Constant(self.module.ints, [INT(i * step) for i in range(self.lanes)])
+        return Value(self, self.builder.add(self.everywhere_int(start).ir, steps))
+
     def number(self, x: float) -> "Value":
         """One float."""
         return Value(self, FLOAT(x))
@@ -181,6 +186,10 @@ class Function:
     def lanes_of(self, a: "Value", start: int, n: int) -> "Value":
         """A shorter vector: n lanes from the given one on."""
         return Value(self, self._part(a.ir, start, n))
+
+    def lane(self, a: "Value", i: int) -> "Value":
+        """One lane as a number."""
+        return Value(self, self.builder.extract_element(a.ir, INT(i)))
 
     def shuffled(self, a: "Value", b: "Value", lanes: Sequence[int]) -> "Value":
         """The given lanes of a followed by b."""
@@ -243,17 +252,13 @@ class Value:
         """Whether this is greater; never for what is no number."""
         return self._compare("fcmp_ordered", ">", other)
 
-    def not_above(self, other: "Value") -> "Value":
-        """Whether this is not greater; always for what is no number."""
-        return self._compare("fcmp_unordered", "<=", other)
+    def is_at_most(self, other: "Value") -> "Value":
+        """Whether this is not greater; never for what is no number."""
+        return self._compare("fcmp_ordered", "<=", other)
 
     def below(self, other: "Value") -> "Value":
         """Whether this is less; never for what is no number."""
         return self._compare("fcmp_ordered", "<", other)
-
-    def not_below(self, other: "Value") -> "Value":
-        """Whether this is not less; always for what is no number."""
-        return self._compare("fcmp_unordered", ">=", other)
 
     def is_no_number(self) -> "Value":
         """Whether this is NaN."""

@@ -1,77 +1,19 @@
-"""Where everything lies in memory: weights in whole vectors, and one workspace with a slab for every sample."""
+"""Where everything lies in the workspace of one thread."""
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from pacfl.learning.native.plan import Convolve, Dense, Map, OnMaps, Plan
+from pacfl.learning.native.geometry import (
+    Frame,
+    RouteStrides,
+    frame_of,
+    plane_size,
+    route_size,
+    route_strides,
+    size_before_pooling,
+    suits_rows,
+)
+from pacfl.learning.native.plan import Convolve, MaxPool, OnMaps, Plan
 from pacfl.learning.native.target import Target
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a layer's weights and bias begin among the packed ones."""
-
-    weight: int
-    bias: int
-
-
-@dataclass(frozen=True)
-class Packing:
-    """The model's vector with every row of weights filled up with zeros to whole vectors.
-
-    Rows are those of one output: in the order (kernel row, kernel column, channel) for a convolution, and in the order
-    in which a map lies in memory for the dense layer that reads one.
-    """
-
-    places: tuple[Place, ...]  # of the layers with weights, in the order of the plan
-    positions: NDArray[np.int64]  # (d,) where each weight of the model's vector lies
-    size: int
-
-
-def packing(plan: Plan, target: Target) -> Packing:
-    """How the weights of a plan are packed for a target."""
-    positions = np.full(plan.n_weights, -1, dtype=np.int64)
-    places: list[Place] = []
-    end = 0
-    for stage in layers(plan):
-        of_weight = _rows(stage, target)
-        place = Place(end, end + target.padded(int(of_weight.max()) + 1))
-        outputs = _outputs(stage)
-        end = place.bias + target.padded(outputs)
-        start = stage.weights.weight
-        positions[start : start + of_weight.size] = place.weight + of_weight.ravel()
-        if stage.weights.bias is not None:
-            positions[stage.weights.bias : stage.weights.bias + outputs] = place.bias + np.arange(outputs)
-        places.append(place)
-    return Packing(tuple(places), positions, end)
-
-
-def layers(plan: Plan) -> tuple[Convolve | Dense, ...]:
-    """The stages that have weights."""
-    return (*(s for s in plan.on_maps if isinstance(s, Convolve)), *plan.dense)
-
-
-def row_length(stage: Convolve | Dense, target: Target) -> int:
-    """Floats of one packed row: of a kernel's row for a convolution, of an output for a dense layer."""
-    return target.padded(stage.taps if isinstance(stage, Convolve) else stage.source.features)
-
-
-def _outputs(stage: Convolve | Dense) -> int:
-    return stage.result.channels if isinstance(stage, Convolve) else stage.outputs
-
-
-def _rows(stage: Convolve | Dense, target: Target) -> NDArray[np.int64]:
-    """For every weight as torch orders them, its place among the layer's packed ones."""
-    row = row_length(stage, target)
-    if isinstance(stage, Convolve):
-        (height, width), channels = stage.kernel, stage.source.channels
-        o, c, y, x = np.ogrid[: stage.result.channels, :channels, :height, :width]
-        return np.asarray((o * height + y) * row + x * channels + c)
-    source = stage.source
-    o, c, y, x = np.ogrid[: stage.outputs, : source.channels, : source.height, : source.width]
-    return np.asarray(o * row + (y * source.width + x) * source.channels + c)
 
 
 @dataclass
@@ -89,12 +31,24 @@ class Region:
 
 
 @dataclass(frozen=True)
+class ConvolvePlaces:
+    """Of one convolution, in the scratch: weights in the two orders in which kernels read them."""
+
+    by_rows: bool
+    routes: RouteStrides
+    frame: Frame
+    turned: int  # unless by rows
+    framed: int  # unless it is the first stage
+
+
+@dataclass(frozen=True)
 class OnMapsPlaces:
     """Of one stage on maps: its result and routes in a sample's slab, the gradient of its result in the scratch."""
 
     result: int
     gradient: int
     routes: int
+    convolve: ConvolvePlaces | None
 
 
 @dataclass(frozen=True)
@@ -106,18 +60,26 @@ class DensePlaces:
 
 
 @dataclass(frozen=True)
+class ListPlaces:
+    """Lists of windows that take part in a gradient, in the scratch."""
+
+    places: int
+    values: int
+    counts: int
+
+
+@dataclass(frozen=True)
 class Layout:
-    """The workspace: scratch that samples share one after the other, then a slab for every sample of a batch."""
+    """Scratch that samples share one after the other, then a slab for every sample of a batch."""
 
     source: int  # in the slab
     on_maps: tuple[OnMapsPlaces, ...]
     features_gradient: int  # in the slab: of what the last stage on maps gives
     dense: tuple[DensePlaces, ...]
     slab: int  # floats from one sample to the next
-    before_pooling: int  # in the scratch
-    list_places: int
-    list_values: int
-    turned: tuple[int, ...]  # in the scratch: weights of convolutions, output channels innermost
+    planes: int  # in the scratch: one sample with its channels apart
+    before_pooling: int
+    lists: ListPlaces
     scratch: int
 
     def floats(self, samples: int) -> int:
@@ -128,33 +90,41 @@ class Layout:
 def layout(plan: Plan, target: Target) -> Layout:
     """Give everything its place."""
     slab, scratch = Region(target), Region(target)
+    convolutions = [stage for stage in plan.on_maps if isinstance(stage, Convolve)]
     source = slab.take(plan.source.size)
-    on_maps = tuple(_of_maps(stage, target, slab, scratch) for stage in plan.on_maps)
+    on_maps = tuple(_of_maps(stage, i, slab, scratch) for i, stage in enumerate(plan.on_maps))
     features = slab.take(plan.on_maps[-1].result.features) if plan.on_maps else 0
     dense = tuple(DensePlaces(slab.take(s.outputs), slab.take(s.outputs)) for s in plan.dense)
-    convolutions = [stage for stage in plan.on_maps if isinstance(stage, Convolve)]
-    before = max((_pixels(s) * target.padded(s.result.channels) for s in convolutions), default=0)
-    positions = max((s.result.height * s.result.width for s in convolutions), default=0)
-    turned = tuple(scratch.take(s.kernel[0] * s.taps * target.padded(s.result.channels)) for s in convolutions)
-    return Layout(
-        source, on_maps, features, dense, _spread(slab.size, target),
-        scratch.take(before), scratch.take(positions), scratch.take(positions), turned, scratch.size,
-    )  # fmt: skip
+    planes = scratch.take(plan.source.channels * plane_size(plan.source))
+    before = scratch.take(max((size_before_pooling(s, target) for s in convolutions), default=0))
+    listed = max((route_size(s, target) for s in convolutions), default=0)
+    lists = ListPlaces(scratch.take(listed), scratch.take(listed), scratch.take(listed))
+    return Layout(source, on_maps, features, dense, _spread(slab.size, target), planes, before, lists, scratch.size)
 
 
-def _of_maps(stage: OnMaps, target: Target, slab: Region, scratch: Region) -> OnMapsPlaces:
-    result: Map = stage.result
-    pixels = result.height * result.width
+def _of_maps(stage: OnMaps, i: int, slab: Region, scratch: Region) -> OnMapsPlaces:
+    target, result = slab.target, stage.result
+    routed = isinstance(stage, Convolve | MaxPool)
     return OnMapsPlaces(
         result=slab.take(result.size),
         gradient=scratch.take(result.size),
-        routes=slab.take(pixels * target.padded(result.channels)),
+        routes=slab.take(result.height * result.width * target.padded(result.channels) if routed else 0),
+        convolve=_of_convolution(stage, i, scratch) if isinstance(stage, Convolve) else None,
     )
 
 
-def _pixels(stage: Convolve) -> int:
-    rows, columns = stage.before_pooling
-    return rows * columns
+def _of_convolution(stage: Convolve, i: int, scratch: Region) -> ConvolvePlaces:
+    target = scratch.target
+    by_rows = i == 0 and suits_rows(stage, target)
+    frame = frame_of(stage, target)
+    turned = stage.kernel[0] * stage.taps * target.padded(stage.result.channels)
+    return ConvolvePlaces(
+        by_rows=by_rows,
+        routes=route_strides(stage, target, by_rows),
+        frame=frame,
+        turned=scratch.take(0 if by_rows else turned),
+        framed=scratch.take(frame.size if i else 0),
+    )
 
 
 def _spread(floats: int, target: Target) -> int:

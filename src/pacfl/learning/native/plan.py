@@ -86,6 +86,11 @@ class Convolve:
         """Inputs in one row of the kernel, which lie together."""
         return self.kernel[1] * self.source.channels
 
+    @property
+    def step(self) -> int:
+        """Floats from one window to the next in its row."""
+        return self.stride[1] * self.source.channels
+
 
 @dataclass(frozen=True)
 class MaxPool:

@@ -7,7 +7,8 @@ from pacfl.learning.native.context import Context
 from pacfl.learning.native.emit import FLOAT, FLOATS, LONG, LONGS, Function, Module
 from pacfl.learning.native.forward import write_forward
 from pacfl.learning.native.kernels.step import write_look_ahead, write_step
-from pacfl.learning.native.layout import Layout, Packing, layout, packing
+from pacfl.learning.native.layout import Layout, layout
+from pacfl.learning.native.packing import Packing, packing
 from pacfl.learning.native.plan import Plan
 from pacfl.learning.native.target import Target
 

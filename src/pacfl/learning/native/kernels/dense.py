@@ -6,7 +6,8 @@ Arrays of samples have a distance from one sample to the next, `apart`; weights 
 from collections.abc import Callable
 
 from pacfl.learning.native.emit import FLOATS, LONG, Array, Function, Index, Module, Value
-from pacfl.learning.native.layout import row_length
+from pacfl.learning.native.kernels.blocks import vectors_of
+from pacfl.learning.native.packing import row_length
 from pacfl.learning.native.plan import Dense
 
 SAMPLES_AT_ONCE = 5
@@ -98,7 +99,7 @@ def _back(f: Function, stage: Dense, arrays: list[Array], size: tuple[int, int, 
         for v in range(vectors):
             at, value = i + (s * apart + v * f.lanes), sums[s][v].get()
             if relu:
-                value = f.choose(source.vector(at).not_above(f.zeros()), f.zeros(), value)
+                value = f.choose(source.vector(at).is_at_most(f.zeros()), f.zeros(), value)
             of_source.put(at, value)
 
 
@@ -144,13 +145,8 @@ def _outer_block(f: Function, apart: int, some: tuple[Index, int], inputs: tuple
 
 
 def _sum_of_samples(f: Function, stage: Dense, apart: int) -> None:
-    for start, lanes in parts_in_lanes(stage.outputs, f.lanes):
+    for start, lanes in vectors_of(stage.outputs, f.lanes):
         total = f.variable("bias", f.zeros())
         with f.loop("sample", f.n) as s:
             total.set(total.get() + f.gradient.vector(s * apart + start))
         f.of_bias.put(start, f.first_lanes(lanes, total.get()))
-
-
-def parts_in_lanes(n: int, lanes: int) -> list[tuple[int, int]]:
-    """Vectors of n floats: (start, lanes that count) of each."""
-    return [(start, min(lanes, n - start)) for start in range(0, n, lanes)]

@@ -3,7 +3,7 @@
 from math import factorial, log
 
 from pacfl.learning.native.emit import FLOAT, FLOATS, LONG, Function, Module, Value
-from pacfl.learning.native.kernels.dense import parts_in_lanes
+from pacfl.learning.native.kernels.blocks import vectors_of
 
 LEAST_EXPONENT = -87.0  # beyond, the result would be less than the least normal float32
 ROUNDING = 1.5 * 2**23  # added and taken away, it rounds a float32 to a whole number
@@ -30,7 +30,7 @@ def exponential(f: Function, x: Value) -> Value:
 
 def write_loss_gradient(module: Module, name: str, n_outputs: int) -> Function:
     """`logits` (classes) -> gradient (classes) = scale (softmax - 1 at the label)."""
-    vectors = parts_in_lanes(n_outputs, module.target.lanes)
+    vectors = vectors_of(n_outputs, module.target.lanes)
     with module.function(name, logits=FLOATS, gradient=FLOATS, label=LONG, scale=FLOAT) as f:
         lowest = f.everywhere(-3.4e38)
         largest = lowest

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pacfl.learning.native.emit import FLOATS, INTS, Function, Module, Value
-from pacfl.learning.native.kernels.maps import largest_of, write_clearing
+from pacfl.learning.native.kernels.blocks import clear, largest_of
 from pacfl.learning.native.plan import AvgPool, MaxPool, Rectify
 
 
@@ -55,7 +55,7 @@ def write_max_pool_gradient(module: Module, name: str, stage: MaxPool) -> Functi
     """`gradient` of the result, routes -> of_source."""
     padded = module.target.padded(stage.result.channels)
     with module.function(name, gradient=FLOATS, routes=INTS, of_source=FLOATS) as f:
-        write_clearing(f, f.of_source, stage.source.size)
+        clear(f, f.of_source, stage.source.size)
         with _each_pixel(f, stage) as at, f.loop("channel", stage.result.channels) as c:
             place = f.routes.number(at.number * padded + c) + c
             f.of_source.put(place, f.of_source.number(place) + f.gradient.number(at.result + c))
@@ -78,7 +78,7 @@ def write_mean_pool_gradient(module: Module, name: str, stage: AvgPool) -> Funct
     """`gradient` of the result -> of_source: an equal share for every pixel of the window."""
     channels, window = stage.result.channels, _window(stage)
     with module.function(name, gradient=FLOATS, of_source=FLOATS) as f:
-        write_clearing(f, f.of_source, stage.source.size)
+        clear(f, f.of_source, stage.source.size)
         with _each_pixel(f, stage) as at:
             for c in range(0, channels, f.lanes):
                 share = f.gradient.vector(at.result + c) * (1 / len(window))
@@ -113,4 +113,4 @@ def _copy_row(f: Function, stage: Rectify, y: Value, forward: bool) -> None:
         if forward:
             f.result.put(there, f.choose(x.below(zero), zero, x))
         else:
-            f.of_source.put(here, f.choose(x.not_above(zero), zero, f.gradient.number(there)))
+            f.of_source.put(here, f.choose(x.is_at_most(zero), zero, f.gradient.number(there)))
