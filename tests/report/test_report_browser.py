@@ -44,12 +44,13 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Open]:
+def opened(browser: Any) -> Iterator[Open]:
     """Opens the page of a folder of runs; afterwards, the browser must have had nothing to complain of."""
 
     def open_page(runs: Path) -> Any:
-        path = tmp_path / "report.html"
-        write(gather([str(runs)], runs), path)
+        path = runs.with_suffix(".html")
+        if not path.exists():
+            write(gather([str(runs)], runs), path)
         browser.get(path.as_uri())
         until(lambda: browser.execute_script("return document.documentElement.dataset.ready"), "a page that is ready")
         return browser
@@ -60,7 +61,9 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Open]:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_runs(tmp_path_factory.mktemp("small"), ("solo", "fedavg", "pacfl"), seeds=(0, 1, 2), n=24, newcomers=4)
+    return write_runs(
+        tmp_path_factory.mktemp("small") / "runs", ("solo", "fedavg", "pacfl"), seeds=(0, 1, 2), n=24, newcomers=4
+    )
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
@@ -180,6 +183,15 @@ def test_newcomers_and_their_panel_are_shown(opened: Open, small: Path) -> None:
     drawn(page, "labels")
 
 
+def test_a_bridge_is_told(opened: Open, tmp_path: Path) -> None:
+    """Clients 0, 1 | 2, 3 stand 20 degrees apart; newcomer 4 is 5 from the first, 6 from the others; cut at 8."""
+    square = np.array([[0, 1, 20, 20, 5], [1, 0, 20, 20, 5], [20, 20, 0, 1, 6], [20, 20, 1, 0, 6], [5, 5, 6, 6, 0.0]])
+    write_run(tmp_path / "runs", {"name": "pacfl"}, 0, 5, newcomers=1, square=square, threshold=8.0)
+    page = opened(tmp_path / "runs")
+    told = page.execute_script("return document.querySelector('#bridges li').textContent")
+    assert told == "client 4 is 5.00° from cluster 0 and 6.00° from cluster 1 of the run"
+
+
 def test_a_clicked_client_is_the_one_of_the_panel(opened: Open, small: Path) -> None:
     run = next(run for run in gather([str(small)], small).runs if run.grouped and run.seed == 0)
     assert run.grouped is not None
@@ -266,6 +278,18 @@ def test_several_experiments_are_chosen_between(opened: Open, tmp_path: Path) ->
     assert page.execute_script("return document.getElementById('seed').value") == "5"
     assert page.execute_script("return document.getElementById('grouping').hidden")
     drawn(page, "curves")
+
+
+def test_evidence_comes_and_goes_with_the_grouping_that_has_it(opened: Open, tmp_path: Path) -> None:
+    chosen = write_run(tmp_path / "runs", {"name": "pacfl"}, 0, 12)
+    given = write_run(tmp_path / "runs", {"name": "pacfl", "threshold": 9.0}, 0, 12, threshold=9.0)
+    page = opened(tmp_path / "runs")
+    figure = "return document.querySelector('[data-figure=stability]')"
+    for folder, shown in ((given, False), (chosen, True), (given, False), (chosen, True)):
+        choose(page, "grouping-run", folder.path.name)
+        page.execute_script(f"{figure}.parentElement.scrollIntoView()".removeprefix("return "))
+        condition = f"{figure}.querySelector('svg') !== null && !{figure[7:]}.hidden" if shown else f"{figure}.hidden"
+        until(lambda condition=condition: page.execute_script(condition), f"stability {'shown' if shown else 'hidden'}")
 
 
 @pytest.mark.parametrize("width", [390, 1280])

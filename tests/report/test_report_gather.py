@@ -28,12 +28,16 @@ def test_a_run_that_was_played_is_read_as_it_was(tmp_path: Path) -> None:
     for protocol, spread in result["accuracy"].items():
         assert np.nanmean(kept.accuracy[protocol]) == pytest.approx(spread["mean"])
         assert kept.worst_tenth[protocol] == spread["worst_tenth"]
-    for protocol, spread in result["newcomers"]["accuracy"].items():
+    newcomers = result["newcomers"]["accuracy"]
+    assert newcomers.pop("last_trained") == newcomers["received"], "they have trained nothing, so it is left out"
+    for protocol, spread in newcomers.items():
         assert np.nanmean(kept.accuracy[f"newcomers, {protocol}"]) == pytest.approx(spread["mean"])
     judged = ~np.isnan(kept.accuracy["received"])
     assert judged.sum() == 6
     assert (~np.isnan(kept.accuracy["newcomers, fine_tuned"]) == ~judged).all()
-    assert [judgement.round for judgement in kept.judgements] == [2, 4, 4, 4]
+    assert [judgement.round for judgement in kept.judgements] == [2, 4]
+    assert set(kept.judgements[0].accuracy) == {"received", "last_trained"}
+    assert kept.judgements[1].accuracy.keys() == kept.accuracy.keys()
     assert kept.megabits == pytest.approx(result["megabits_per_client"])
     assert kept.clients.labels.sum(axis=1).tolist() == kept.clients.train.tolist() == [60] * 8
     assert len(set(kept.clients.groups)) == 4

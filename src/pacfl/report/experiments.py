@@ -13,7 +13,8 @@ from pacfl.report.gather import NEWCOMERS, Played
 from pacfl.report.noise import Figure, marked, over_seeds
 from pacfl.report.words import differing, title, words
 
-ORDER: Final = ("received", "personal", "last_trained", f"{NEWCOMERS}received", f"{NEWCOMERS}fine_tuned")
+JUDGED: Final = ("received", "personal", "last_trained")
+ORDER: Final = (*JUDGED, *(NEWCOMERS + protocol for protocol in ("received", "personal", "fine_tuned")))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -159,28 +159,31 @@ def read(folder: RunFolder) -> Played:
 
 def _protocols(record: Record, rounds: int) -> dict[str, dict[str, Any]]:
     """Scores of a record by protocol; those of newcomers, who are judged apart, under names of their own."""
-    prefix = NEWCOMERS if record["round"] > rounds else ""
+    apart = record["round"] > rounds
     return {
-        prefix + protocol: {word: record[word][protocol] for word in ("by_client", "accuracy", "loss")}
+        (NEWCOMERS if apart else "") + protocol: {
+            word: record[word][protocol] for word in ("by_client", "accuracy", "loss")
+        }
         for protocol in record.get("by_client", {})
+        if not (apart and protocol == "last_trained")  # newcomers have trained nothing yet
     }
 
 
 def _judgements(records: Sequence[Record], rounds: int) -> list[Judgement]:
-    judgements = []
+    """One for each number of rounds: the last one is often judged again at the end, by more protocols."""
+    found: dict[int, Judgement] = {}
     for i, record in enumerate(records):
         scores = _protocols(record, rounds)
-        if scores:
-            judgements.append(
-                Judgement(
-                    round=min(record["round"] + 1, rounds),
-                    megabits=megabits_per_client(records[: i + 1]),
-                    clusters=record["clusters"],
-                    accuracy={protocol: by["accuracy"]["mean"] for protocol, by in scores.items()},
-                    loss={protocol: by["loss"]["mean"] for protocol, by in scores.items()},
-                )
-            )
-    return judgements
+        if not scores:
+            continue
+        t = min(record["round"] + 1, rounds)
+        before = found.get(t) or Judgement(t, megabits_per_client(records[: i + 1]), record["clusters"], {}, {})
+        found[t] = replace(
+            before,
+            accuracy={**before.accuracy, **{protocol: by["accuracy"]["mean"] for protocol, by in scores.items()}},
+            loss={**before.loss, **{protocol: by["loss"]["mean"] for protocol, by in scores.items()}},
+        )
+    return list(found.values())
 
 
 def _array(by_client: Mapping[str, float], n: int, missing: float = np.nan) -> Array:

@@ -19,6 +19,7 @@ PROTOCOLS: Final = {
     "personal": "after the method's own personalisation from there",
     "last_trained": "the weights that the client last trained itself: how published code scores clustered methods",
     f"{NEWCOMERS}received": "clients who came after the last round, with the model that they were given",
+    f"{NEWCOMERS}personal": "the same clients, after the method's own personalisation",
     f"{NEWCOMERS}fine_tuned": "the same clients, after some epochs of plain training from there",
 }
 

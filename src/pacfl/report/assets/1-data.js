@@ -46,8 +46,11 @@ function filled(node, attributes, children) {
   return node;
 }
 const byId = (id) => document.getElementById(id);
+const boxOf = (figure) => document.querySelector(`[data-figure="${figure}"] .drawing`);
 const options = (select, pairs, chosen) =>
-  select.replaceChildren(...pairs.map(([value, text]) => filled(new Option(text, value, false, value === chosen), {}, [])));
+  select.replaceChildren(
+    ...pairs.map(([value, text]) => filled(new Option(text, value, false, value === chosen), {}, [])),
+  );
 
 // One tooltip for all figures.
 function tip(event, text) {

@@ -41,7 +41,9 @@ function saveButtons(box, name, svgText, tables) {
     button("SVG", async () => download(`${name}.svg`, "image/svg+xml", await svgText())),
     button("PNG", async () => download(`${name}.png`, "image/png", await png(await svgText()))),
     ...Object.entries(tables).map(([what, rows]) =>
-      button(what, () => download(`${what === "CSV" ? name : what.replace(/^CSV of /, "")}.csv`, "text/csv", csv(rows())))
-    )
+      button(what, () =>
+        download(`${what === "CSV" ? name : what.replace(/^CSV of /, "")}.csv`, "text/csv", csv(rows())),
+      ),
+    ),
   );
 }

@@ -8,7 +8,8 @@ function chooseClient(client) {
 }
 
 function showClient() {
-  const client = state.client, group = grouping();
+  const client = state.client,
+    group = grouping();
   byId("client").value = client;
   const facts = [`${nameOf(client)} has ${unpack(people().train)[client]} training samples.`];
   if (groupOf(client)) facts.push(`It belongs to ${groupOf(client)}.`);
@@ -16,9 +17,12 @@ function showClient() {
   if (place !== undefined) {
     const { clusters, at } = clustersAt(group, state.beta);
     const { start, end } = clusters[at[place]];
-    facts.push(`At this β it is in cluster ${at[place] + 1} with ${end - start - 1} others; the run has it in cluster ${unpack(group.labels)[unpack(group.order)[place]]}.`);
+    const inRun = unpack(group.labels)[unpack(group.order)[place]];
+    facts.push(`At this β it is in cluster ${at[place] + 1} with ${end - start - 1} others.`);
+    facts.push(`The run has it in cluster ${inRun}.`);
     if (group.newcomers.includes(client)) facts.push("It came as a newcomer.");
-    if (group.bridges.some((bridge) => bridge.client === client)) facts.push("It stands between two clusters of the run.");
+    if (group.bridges.some((bridge) => bridge.client === client))
+      facts.push("It stands between two clusters of the run.");
   }
   byId("client-facts").textContent = facts.join(" ");
   showNeighbours(group, place);
@@ -28,15 +32,26 @@ function showClient() {
 function showNeighbours(group, place) {
   const rows = [];
   if (place !== undefined) {
-    const row = unpack(group.order)[place], [, m] = group.near.shape;
-    const near = unpack(group.near), angles = unpack(group.near_angles), { at } = clustersAt(group, state.beta);
+    const row = unpack(group.order)[place],
+      [, m] = group.near.shape;
+    const near = unpack(group.near),
+      angles = unpack(group.near_angles),
+      { at } = clustersAt(group, state.beta);
     for (let i = row * m; i < (row + 1) * m; i++) {
       const client = unpack(group.clients)[near[i]];
-      rows.push([nameOf(client), angles[i].toFixed(2), at[placeOf(group, client)] + 1, unpack(people().train)[client], groupOf(client)]);
+      rows.push([
+        nameOf(client),
+        angles[i].toFixed(2),
+        at[placeOf(group, client)] + 1,
+        unpack(people().train)[client],
+        groupOf(client),
+      ]);
     }
   }
   byId("neighbours").tBodies[0].replaceChildren(
-    ...rows.map((cells) => element("tr", {}, ...cells.map((cell, i) => element("td", i === 4 ? { class: "text" } : {}, String(cell)))))
+    ...rows.map((cells) =>
+      element("tr", {}, ...cells.map((cell, i) => element("td", i === 4 ? { class: "text" } : {}, String(cell)))),
+    ),
   );
 }
 
@@ -50,6 +65,12 @@ function showUnderEach(client) {
   ]);
   byId("under-each").tHead.replaceChildren(element("tr", {}, ...head));
   byId("under-each").tBodies[0].replaceChildren(
-    ...rows.map((cells) => element("tr", {}, ...cells.map((cell, i) => element("td", i === cells.length - 1 ? { class: "hash" } : {}, cell))))
+    ...rows.map((cells) =>
+      element(
+        "tr",
+        {},
+        ...cells.map((cell, i) => element("td", i === cells.length - 1 ? { class: "hash" } : {}, cell)),
+      ),
+    ),
   );
 }

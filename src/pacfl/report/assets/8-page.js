@@ -1,8 +1,8 @@
 // What is chosen, and what has to be drawn again because of it. A figure is drawn when it comes into sight.
 
-const boxOf = (id) => document.querySelector(`[data-figure="${id}"] .drawing`);
 const ALL = ["clusters", ...Object.keys(FIGURES)];
-const waiting = new Set(), inSight = new Set();
+const waiting = new Set(),
+  inSight = new Set();
 
 function draw(id) {
   waiting.delete(id);
@@ -13,26 +13,38 @@ function draw(id) {
 function stale(...ids) {
   for (const id of ids) {
     waiting.add(id);
+    boxOf(id).closest("figure").hidden = false; // it may have something to show now, and comes into sight
     if (inSight.has(id)) draw(id);
   }
 }
 
-const observer = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    const id = target.dataset.figure;
-    isIntersecting ? inSight.add(id) : inSight.delete(id);
-    if (isIntersecting && waiting.has(id)) draw(id);
-  }
-}, { rootMargin: "200px" });
+const observer = new IntersectionObserver(
+  (entries) => {
+    for (const { target, isIntersecting } of entries) {
+      const id = target.dataset.figure;
+      isIntersecting ? inSight.add(id) : inSight.delete(id);
+      if (isIntersecting && waiting.has(id)) draw(id);
+    }
+  },
+  { rootMargin: "200px" },
+);
 
 function chooseExperiment(index) {
   state.experiment = index;
   const { protocols, people: byseed } = experiment();
   state.protocol = protocols.includes(state.protocol) ? state.protocol : protocols[0];
-  options(byId("protocol"), protocols.map((p) => [p, protocolName(p)]), state.protocol);
+  options(
+    byId("protocol"),
+    protocols.map((p) => [p, protocolName(p)]),
+    state.protocol,
+  );
   const seeds = Object.keys(byseed);
   state.seed = seeds.includes(state.seed) ? state.seed : seeds[0];
-  options(byId("seed"), seeds.map((seed) => [seed, seed]), state.seed);
+  options(
+    byId("seed"),
+    seeds.map((seed) => [seed, seed]),
+    state.seed,
+  );
   chooseSeed(state.seed);
   stale("curves", "spread", "cost");
 }
@@ -40,11 +52,19 @@ function chooseExperiment(index) {
 function chooseSeed(seed) {
   state.seed = seed;
   state.client = Math.min(state.client, people().n - 1);
-  options(byId("client"), Array.from({ length: people().n }, (_, c) => [String(c), nameOf(c)]), String(state.client));
+  options(
+    byId("client"),
+    Array.from({ length: people().n }, (_, c) => [String(c), nameOf(c)]),
+    String(state.client),
+  );
   const grouped = runsOfSeed().filter((run) => run.grouping);
   byId("grouping").hidden = !grouped.length;
   byId("no-grouping").hidden = grouped.length > 0;
-  options(byId("grouping-run"), grouped.map((run) => [run.hash, `${experiment().rows[run.row]}, run ${run.hash.slice(0, 8)}`]), grouped[0]?.hash);
+  options(
+    byId("grouping-run"),
+    grouped.map((run) => [run.hash, `${experiment().rows[run.row]}, run ${run.hash.slice(0, 8)}`]),
+    grouped[0]?.hash,
+  );
   chooseRun(grouped[0] ?? null);
   stale("personal", "labels");
 }
@@ -74,7 +94,21 @@ function savable(id) {
 // Both tables of an experiment, as they are before anything is averaged.
 function resultTable({ title, rows, runs }) {
   return runs.flatMap((run) =>
-    Object.keys(run.accuracy).map((protocol) => ({ experiment: title, method: rows[run.row], seed: run.seed, protocol, accuracy: finalMean(run, protocol), worst_tenth: run.worst_tenth[protocol], clusters: run.clusters, ari: run.ari, megabits_per_client: run.sent[2], bytes_down: run.sent[0], bytes_up: run.sent[1], run: run.hash })));
+    Object.keys(run.accuracy).map((protocol) => ({
+      experiment: title,
+      method: rows[run.row],
+      seed: run.seed,
+      protocol,
+      accuracy: finalMean(run, protocol),
+      worst_tenth: run.worst_tenth[protocol],
+      clusters: run.clusters,
+      ari: run.ari,
+      megabits_per_client: run.sent[2],
+      bytes_down: run.sent[0],
+      bytes_up: run.sent[1],
+      run: run.hash,
+    })),
+  );
 }
 
 function listenToControls() {
@@ -90,9 +124,11 @@ function listenToControls() {
   byId("more").onclick = () => step(-1);
   byId("chosen").onclick = () => setBeta(grouping().threshold);
   for (const button of document.querySelectorAll("[data-results]"))
-    button.onclick = () => download("pacfl-results.csv", "text/csv", csv(resultTable(DATA.experiments[button.dataset.results])));
+    button.onclick = () =>
+      download("pacfl-results.csv", "text/csv", csv(resultTable(DATA.experiments[button.dataset.results])));
   addEventListener("beforeprint", () => [...waiting].forEach(draw)); // paper shows everything
-  let width = innerWidth, timer;
+  let width = innerWidth,
+    timer;
   addEventListener("resize", () => {
     if (innerWidth === width) return; // a phone's address bar that comes and goes
     width = innerWidth;
@@ -101,7 +137,11 @@ function listenToControls() {
   });
 }
 
-options(byId("experiment"), DATA.experiments.map((e, i) => [String(i), e.title]), "0");
+options(
+  byId("experiment"),
+  DATA.experiments.map((e, i) => [String(i), e.title]),
+  "0",
+);
 byId("experiment").parentElement.hidden = DATA.experiments.length === 1;
 listenToControls();
 ALL.forEach(savable);

@@ -1,0 +1,366 @@
+// Figures of many runs: what is drawn stands in `rows`, which is also what is saved as CSV; how, in a Vega-Lite spec.
+
+// The page's own ink: figures follow light, dark and paper without being drawn again.
+const INK = "currentColor";
+const LOOK = {
+  background: null,
+  font: "system-ui, sans-serif",
+  view: { stroke: null },
+  axis: {
+    labelColor: INK,
+    titleColor: INK,
+    tickColor: INK,
+    domainColor: INK,
+    gridColor: INK,
+    gridOpacity: 0.12,
+    titleFontWeight: 500,
+  },
+  legend: { labelColor: INK, titleColor: INK, labelLimit: 260, symbolOpacity: 1 },
+  header: { labelColor: INK, titleColor: INK, labelLimit: 190 },
+  title: { color: INK },
+  text: { color: INK },
+};
+const MOST_IN_SVG = 4000; // marks; a canvas draws more of them in time
+
+const rowNames = () => experiment().rows;
+const colour = () => ({
+  field: "method",
+  type: "nominal",
+  sort: null,
+  scale: { domain: rowNames(), scheme: rowNames().length > 10 ? "tableau20" : "tableau10" },
+});
+const legendBelow = (width) => ({ orient: "bottom", title: null, columns: Math.max(1, Math.floor(width / 170)) });
+const judged = (protocol) => experiment().runs.filter((run) => run.accuracy[protocol]);
+const finalMean = (run, protocol) => mean([...unpack(run.accuracy[protocol])].filter((v) => !Number.isNaN(v)));
+
+function together(rows, key) {
+  const found = new Map();
+  for (const row of rows) gather(found, key(row), row);
+  return [...found.values()];
+}
+
+const FIGURES = {
+  curves: {
+    rows() {
+      const what = byId("what").value,
+        against = byId("against").value,
+        protocol = state.protocol;
+      return judged(protocol)
+        .flatMap((run) =>
+          run.rounds.map((round, i) => ({
+            method: rowNames()[run.row],
+            seed: run.seed,
+            protocol,
+            rounds: round,
+            megabits: run.megabits[i],
+            [what]: run.curves[what][protocol][i],
+            x: run[against][i],
+            run: run.hash,
+          })),
+        )
+        .filter((row) => row[what] != null);
+    },
+    spec(rows, width) {
+      const what = byId("what").value,
+        against = byId("against").value;
+      const scale = what === "accuracy" ? 100 : 1;
+      const values = together(rows, (r) => `${r.method}\n${r.rounds}`).map((same) => {
+        const y = same.map((r) => scale * r[what]);
+        return {
+          method: same[0].method,
+          x: mean(same.map((r) => r.x)),
+          y: mean(y),
+          low: mean(y) - deviation(y),
+          high: mean(y) + deviation(y),
+          runs: same.map((r) => r.run.slice(0, 8)).join(" "),
+        };
+      });
+      const title = `${what === "accuracy" ? "accuracy, %" : "loss"} (${protocolName(state.protocol)})`;
+      const last = values.reduce((most, v) => Math.max(most, v.x), 1);
+      const x = {
+        field: "x",
+        type: "quantitative",
+        title: against === "rounds" ? "rounds" : "megabits per client, both ways",
+        scale: { domain: [0, last], nice: false },
+        axis: { tickCount: against === "rounds" ? Math.min(10, last) : 10 },
+      };
+      const shown = { condition: { param: "picked", value: 1 }, value: 0.12 };
+      const tooltip = [
+        { field: "method" },
+        { field: "x", format: ".4~g", title: against },
+        { field: "y", format: ".4~g", title },
+        { field: "runs" },
+      ];
+      return {
+        width: width - 70,
+        height: 320,
+        data: { values },
+        encoding: { x, color: { ...colour(), legend: legendBelow(width) }, opacity: shown },
+        layer: [
+          {
+            mark: { type: "area", opacity: 0.15 },
+            encoding: {
+              y: { field: "low", type: "quantitative", title, scale: { zero: false } },
+              y2: { field: "high" },
+              opacity: { condition: { param: "picked", value: 0.15 }, value: 0.02 },
+            },
+          },
+          {
+            mark: "line",
+            params: [{ name: "picked", select: { type: "point", fields: ["method"] }, bind: "legend" }],
+            encoding: { y: { field: "y", type: "quantitative", title } },
+          },
+          { mark: { type: "circle", size: 36 }, encoding: { y: { field: "y", type: "quantitative", title }, tooltip } },
+        ],
+      };
+    },
+  },
+  personal: {
+    rows() {
+      return runsOfSeed()
+        .filter((run) => run.accuracy.received && run.accuracy.personal)
+        .flatMap((run) => {
+          const before = unpack(run.accuracy.received),
+            after = unpack(run.accuracy.personal),
+            cluster = unpack(run.cluster_of);
+          return Array.from(before, (received, client) => ({
+            method: rowNames()[run.row],
+            seed: run.seed,
+            client,
+            name: nameOf(client),
+            cluster: cluster[client],
+            received,
+            personal: after[client],
+            run: run.hash,
+          })).filter((row) => !Number.isNaN(row.received) && !Number.isNaN(row.personal));
+        });
+    },
+    spec(rows, width) {
+      const values = rows.map((r) => ({ ...r, before: 100 * r.received, after: 100 * r.personal }));
+      const columns = Math.max(1, Math.min(5, Math.floor(width / 210)));
+      const low = Math.floor(values.reduce((least, r) => Math.min(least, r.before, r.after), 100) / 10) * 10;
+      const scale = { domain: [low, 100], nice: false };
+      const x = { field: "before", type: "quantitative", title: "received, %", scale };
+      const y = { field: "after", type: "quantitative", title: "personal, %", scale };
+      return {
+        data: { values },
+        columns,
+        facet: { field: "method", type: "nominal", title: null, sort: rowNames() },
+        spec: {
+          width: Math.floor((width - 60) / columns) - 22,
+          height: 150,
+          layer: [
+            {
+              data: { values: [{ at: low }, { at: 100 }] },
+              mark: { type: "line", color: INK, opacity: 0.4, strokeDash: [4, 3] },
+              encoding: { x: { ...x, field: "at" }, y: { ...y, field: "at" } },
+            },
+            {
+              mark: { type: "circle", opacity: 0.6, size: 22 },
+              encoding: {
+                x,
+                y,
+                color: { ...colour(), legend: null },
+                tooltip: [
+                  { field: "name", title: "client" },
+                  { field: "cluster" },
+                  { field: "before", title: "received", format: ".1f" },
+                  { field: "after", title: "personal", format: ".1f" },
+                  { field: "run" },
+                ],
+              },
+            },
+          ],
+        },
+      };
+    },
+  },
+  spread: {
+    rows() {
+      return judged(state.protocol).flatMap((run) => {
+        const sorted = Float32Array.from(unpack(run.accuracy[state.protocol]))
+          .filter((v) => !Number.isNaN(v))
+          .sort();
+        const steps = Math.min(sorted.length, 100);
+        return Array.from({ length: steps }, (_, i) => ({
+          method: rowNames()[run.row],
+          seed: run.seed,
+          protocol: state.protocol,
+          share_of_clients: (i + 0.5) / steps,
+          accuracy: sorted[Math.floor(((i + 0.5) / steps) * sorted.length)],
+          run: run.hash,
+        }));
+      });
+    },
+    spec(rows, width) {
+      const values = together(rows, (r) => `${r.method}\n${r.share_of_clients}`).map((same) => ({
+        method: same[0].method,
+        share: 100 * same[0].share_of_clients,
+        accuracy: 100 * mean(same.map((r) => r.accuracy)),
+        runs: same.map((r) => r.run.slice(0, 8)).join(" "),
+      }));
+      return {
+        width: width - 70,
+        height: 280,
+        layer: [
+          {
+            data: { values: [{ from: 0, to: 10 }] },
+            mark: { type: "rect", color: INK, opacity: 0.07 },
+            encoding: { x: { field: "from", type: "quantitative" }, x2: { field: "to" } },
+          },
+          {
+            data: { values },
+            mark: "line",
+            encoding: {
+              x: {
+                field: "share",
+                type: "quantitative",
+                title: "clients, % of them, worst served first",
+                scale: { domain: [0, 100], nice: false },
+              },
+              y: {
+                field: "accuracy",
+                type: "quantitative",
+                title: `accuracy, % (${protocolName(state.protocol)})`,
+                scale: { zero: false },
+              },
+              color: { ...colour(), legend: legendBelow(width) },
+              tooltip: [{ field: "method" }, { field: "runs" }],
+            },
+          },
+        ],
+      };
+    },
+  },
+  cost: {
+    rows: () =>
+      judged(state.protocol).map((run) => ({
+        method: rowNames()[run.row],
+        seed: run.seed,
+        protocol: state.protocol,
+        accuracy: finalMean(run, state.protocol),
+        megabits_per_client: run.sent[2],
+        bytes_down: run.sent[0],
+        bytes_up: run.sent[1],
+        run: run.hash,
+      })),
+    spec: (rows, width) => ({
+      width: width - 70,
+      height: 260,
+      data: { values: rows.map((r) => ({ ...r, percent: 100 * r.accuracy })) },
+      mark: { type: "point", filled: true, size: 80, opacity: 0.8 },
+      encoding: {
+        x: { field: "megabits_per_client", type: "quantitative", title: "megabits per client, both ways" },
+        y: {
+          field: "percent",
+          type: "quantitative",
+          title: `accuracy, % (${protocolName(state.protocol)})`,
+          scale: { zero: false },
+        },
+        color: { ...colour(), legend: legendBelow(width) },
+        tooltip: [
+          { field: "method" },
+          { field: "seed" },
+          { field: "percent", title: "accuracy", format: ".2f" },
+          { field: "megabits_per_client", format: ".1f", title: "megabits" },
+          { field: "run" },
+        ],
+      },
+    }),
+  },
+  stability: {
+    rows: () =>
+      (grouping()?.evidence.cuts ?? []).map((c) => ({
+        clusters: c.n_clusters,
+        lowest_merge_undone_in_units_of_noise: c.height,
+        reproducibility: c.reproducibility,
+        run: state.run.hash,
+      })),
+    spec: (rows, width) => ({
+      width: width - 70,
+      height: 150,
+      layer: [
+        {
+          data: { values: [{ asked: 0.85 }] },
+          mark: { type: "rule", color: INK, opacity: 0.5, strokeDash: [4, 3] },
+          encoding: { y: { field: "asked", type: "quantitative" } },
+        },
+        {
+          data: { values: rows.map((r) => ({ ...r, height: r.lowest_merge_undone_in_units_of_noise })) },
+          mark: { type: "line", point: true },
+          encoding: {
+            x: {
+              field: "clusters",
+              type: "quantitative",
+              axis: { values: rows.length > 12 ? undefined : rows.map((r) => r.clusters), format: "d" },
+              scale: { zero: false },
+            },
+            y: { field: "reproducibility", type: "quantitative", title: "stability", scale: { domain: [0, 1] } },
+            tooltip: [
+              { field: "clusters" },
+              { field: "reproducibility", format: ".3f" },
+              { field: "height", title: "merge undone, × noise", format: ".2f" },
+              { field: "run" },
+            ],
+          },
+        },
+      ],
+    }),
+  },
+  labels: {
+    rows() {
+      const { labels } = people(),
+        classes = labels.shape[1],
+        counts = unpack(labels),
+        run = runsOfSeed()[0];
+      return Array.from({ length: classes }, (_, label) => ({
+        client: state.client,
+        name: nameOf(state.client),
+        label,
+        samples: counts[state.client * classes + label],
+        run: run.hash,
+      }));
+    },
+    spec: (rows, width) => ({
+      width: width - 60,
+      height: 130,
+      data: { values: rows },
+      mark: { type: "bar", color: COLOURS[0] },
+      encoding: {
+        x: { field: "label", type: "ordinal", title: "class", axis: { labelAngle: 0, labelOverlap: true } },
+        y: { field: "samples", type: "quantitative", axis: { tickMinStep: 1 } },
+        tooltip: [{ field: "label", title: "class" }, { field: "samples" }],
+      },
+    }),
+  },
+};
+
+function tipText(value) {
+  return typeof value === "object"
+    ? Object.entries(value)
+        .map(([key, v]) => `${key}: ${v}`)
+        .join("\n")
+    : String(value);
+}
+
+async function drawFigure(id, box) {
+  const { rows, spec } = FIGURES[id];
+  const values = rows();
+  box.closest("figure").hidden = values.length === 0;
+  box.view?.finalize();
+  box.view = null;
+  if (!values.length) return;
+  const asked = (box.asked = (box.asked ?? 0) + 1);
+  const canvas = element("div");
+  const { view } = await vegaEmbed(canvas, spec(values, box.clientWidth), {
+    mode: "vega-lite",
+    config: LOOK,
+    actions: false,
+    renderer: values.length > MOST_IN_SVG ? "canvas" : "svg",
+    tooltip: (_, event, __, value) => tip(event, value == null || value === "" ? "" : tipText(value)),
+  });
+  if (asked !== box.asked) return view.finalize(); // something else was chosen meanwhile
+  view.addEventListener("click", (_, item) => item?.datum?.client !== undefined && chooseClient(item.datum.client));
+  box.replaceChildren(canvas);
+  box.view = view;
+}
