@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from loopback_federation import Loopback, deployed
+from lying_site import lying
 
 from pacfl.deploy import keys, loopback, processes
 from pacfl.deploy.layout import free_ports
@@ -64,6 +65,23 @@ def test_all_that_can_happen(short_path: Path) -> None:
         clusters = [sites.cluster(i) for i in range(5)]
         assert clusters == [clusters[0], clusters[1], clusters[0], clusters[1], clusters[0]]
         assert [r["round"] for r in sites.records] == list(range(len(sites.records)))
+
+
+@pytest.mark.slow
+def test_a_site_that_lies_is_refused_and_named_and_the_others_go_on(short_path: Path) -> None:
+    asked = {"minimum-clients": 2, "deadline": DEADLINE}
+    with (
+        deployed(short_path, 3, {"federation": asked, "schedule": schedule(9), "learning": LEARNING}) as sites,
+        lying(short_path / "sites" / "2"),
+    ):
+        sites.start([0, 1, 2])
+        sites.wait("the end", lambda: sites.status["phase"] == "finished", 600)
+        liar = sites.number(2)
+        said = [x["what"] for record in sites.records for x in record["troubles"] if x["client"] == liar]
+        for lie in ("bytes of arrays", "no numbers", r"shape \(2409,\)", "has norm", "answers round 77"):
+            tell(f"a reply over the network: {lie}", next(what for what in said if re.search(lie, what)), 0)
+        assert all(x["client"] == liar for record in sites.records for x in record["troubles"])
+        assert sites.cluster(2) == sites.cluster(0) != sites.cluster(1)  # it said the truth in the end
 
 
 def joins(sites: Loopback) -> None:
