@@ -137,7 +137,7 @@ const FIGURES = {
     },
     spec(rows, width) {
       const values = rows.map((r) => ({ ...r, before: 100 * r.received, after: 100 * r.personal }));
-      const columns = Math.max(1, Math.min(5, Math.floor(width / 210)));
+      const columns = Math.max(1, Math.min(5, rowNames().length, Math.floor(width / 210)));
       const low = Math.floor(values.reduce((least, r) => Math.min(least, r.before, r.after), 100) / 10) * 10;
       const scale = { domain: [low, 100], nice: false };
       const x = { field: "before", type: "quantitative", title: "received, %", scale };
