@@ -2,16 +2,14 @@ import errno
 import json
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pacfl.data import Dataset, from_arrays, load
+from pacfl.data import from_arrays
 from pacfl.experiment import checkpoint, store
-from pacfl.experiment import run as module
 from pacfl.experiment.checkpoint import LISTS
 from pacfl.experiment.config import Run, expand
 from pacfl.experiment.run import play, prepared
@@ -35,17 +33,6 @@ TABLE: dict[str, Any] = {
     "schedule": {"rounds": 4, "sample": 0.5, "evaluate-every": 2, "newcomers": 1, "loss": 0.2},
 }
 PROTOCOLS = {"received", "personal", "last_trained"}
-
-
-@pytest.fixture(autouse=True)
-def _read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Data are read once."""
-    monkeypatch.setattr(module, "load", lambda name, _folder, **options: loaded(name, **options))
-
-
-@cache
-def loaded(name: str, **options: Any) -> Dataset:
-    return load(name, **options)
 
 
 def one(**sections: Any) -> Run:
@@ -147,14 +134,13 @@ def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
     program = """
 import json, sys
 from pathlib import Path
-from pacfl.experiment import checkpoint, store
-from pacfl.experiment import run as module
+from pacfl.experiment.run import play
 from pacfl.experiment.config import expand
 from pacfl.experiment.store import folder_of, owned
 (run,) = expand(json.loads(sys.argv[1]))
 folder = folder_of(run, Path(sys.argv[2]))
 with owned(folder):
-    for record in module.play(run, folder, workers=2):
+    for record in play(run, folder, workers=2):
         print(folder.path.name, flush=True)
 """
     table = {**TABLE, "schedule": {**TABLE["schedule"], "rounds": 12}, "algorithm": {"name": "scaffold"}}

@@ -127,7 +127,7 @@ def going_on(federation: Federation, backend: Local, before: dict[str, Any]) -> 
 
 def divided(run: Run, data_folder: Path | None = None) -> tuple[Dataset, Partition]:
     """The data of the run, and what each client has of them."""
-    dataset = _loaded(run.data.name, place_of_data(data_folder), **_options(run))
+    dataset = _loaded(run.data.name, place_of_data(data_folder).resolve(), **_options(run))
     if run.data.samples:
         dataset = thinned(dataset, run.data.samples, stream(run.seed, "thinned"))
     parts = partition(dataset, build_scheme(run.data.scheme), run.data.clients, stream(run.seed, "partition"))
