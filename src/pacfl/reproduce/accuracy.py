@@ -3,12 +3,26 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from pacfl.reproduce.items import Item
 from pacfl.reproduce.outcome import Outcome
 from pacfl.reproduce.planning import plan
-from pacfl.reproduce.tables import NOT_RUN, PROTOCOLS, Runs, Table, leaders, named, over_seeds, percent, settings
+from pacfl.reproduce.tables import (
+    NOT_RUN,
+    PROTOCOLS,
+    Runs,
+    Table,
+    accuracies,
+    leaders,
+    named,
+    over_seeds,
+    percent,
+    settings,
+)
 
 NEWCOMERS: Final = ("received", "fine_tuned", "personal")
+GLOBAL: Final = ("fedavg", "fedprox", "fednova", "scaffold")  # judged by the global model in the published code
 
 
 def accuracy(item: Item, outcome: Outcome) -> list[Table]:
@@ -29,7 +43,9 @@ def _table(item: Item, outcome: Outcome, column: str, protocols: tuple[str, ...]
     rows = [
         (method, published.get(method, "-"), *_cells(runs, protocols, lacking)) for method, runs in by_method.items()
     ]
-    return Table(f"{item.title}: {column}", head, tuple(rows), _notes(by_method, protocols, lacking, outcome, column))
+    notes = _notes(by_method, protocols, lacking, outcome, column)
+    distances = _distances(by_method, published, protocols)
+    return Table(f"{item.title}: {column}", head, tuple(rows), (*notes, *distances))
 
 
 def _by_method(item: Item, outcome: Outcome, column: str) -> dict[str, Runs]:
@@ -67,6 +83,23 @@ def _notes(
     tuned = [t for t in outcome["tuning"] if t["column"] == column]
     told.append(_tuned(tuned) if tuned else "Not tuned: the settings of the file.")
     return tuple(told)
+
+
+def _distances(by_method: Mapping[str, Runs], published: Mapping[str, str], protocols: tuple[str, ...]) -> list[str]:
+    """How far ours are from the published values under each protocol, and under that of the published code."""
+    pairs = {p: distances(by_method, published, dict.fromkeys(by_method, p)) for p in protocols}
+    if "last_trained" in protocols:
+        as_published = {m: "received" if m in GLOBAL else "last_trained" for m in by_method}
+        pairs["received for global methods and last_trained for others"] = distances(by_method, published, as_published)
+    told = [f"{named(p)} {np.mean(d):.1f}" for p, d in pairs.items() if d]
+    n = max((len(d) for d in pairs.values()), default=0)
+    return [f"Mean distance from the paper's values in points, over {n} methods: {', '.join(told)}."] if told else []
+
+
+def distances(by_method: Mapping[str, Runs], published: Mapping[str, str], judged: Mapping[str, str]) -> list[float]:
+    """Points between the paper's value and ours, for every method that has both; `judged` has a protocol for each."""
+    both = [(published[m], accuracies(runs, judged[m])) for m, runs in by_method.items() if m in published]
+    return [abs(float(theirs.split()[0]) - float(np.mean(ours))) for theirs, ours in both if ours]
 
 
 def _tuned(tuned: list[dict[str, Any]]) -> str:

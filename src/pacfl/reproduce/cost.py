@@ -16,7 +16,7 @@ from pacfl.learning.plan import count_steps
 from pacfl.learning.task import Learning, Samples
 
 MEASURED_CLIENTS: Final = 10
-MEASURED_SAMPLES: Final = 100
+MEASURED_SAMPLES: Final = 500
 
 
 def steps(run: Run, n_train: int) -> int:

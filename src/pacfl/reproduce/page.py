@@ -1,4 +1,7 @@
-"""One page of Markdown with the outcomes that were exported: made again by one command, never edited by hand."""
+"""One page of Markdown with the outcomes that were exported: made again by one command, never edited by hand.
+
+What people have to say of an item stands in NAME.md beside its outcome, and is taken over.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +36,9 @@ def _parts(item: Item, source: Path, page: Path) -> Iterator[str]:
     outcome = stored(item, source, "paper")
     yield f"## {item.number}. {item.title} ({item.paper})\n"
     yield f"`pacfl reproduce {item.name} --scale paper`\n"
+    prose = source / f"{item.name}.md"
+    if prose.exists():
+        yield prose.read_text(encoding="utf-8")
     if outcome is None:
         yield "Not run yet.\n"
         return
