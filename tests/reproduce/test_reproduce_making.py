@@ -1,7 +1,9 @@
 """Items made for real, on the embedded digits."""
 
 import json
+import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ kind = "accuracy"
 
 [item.columns]
 four = ["data.clients=8"]
-absent = ["data.name=svhn"]
+absent = ["data.name=svhn", 'data.scheme={kind="iid"}']
 
 [item.tuning]
 rounds = 1
@@ -63,14 +65,14 @@ clusters = [1, 4]
 """
 
 
+def written(path: Path, text: str) -> Item:
+    path.write_text(text, encoding="utf-8")
+    return _item(path, tomllib.loads(text)["item"])
+
+
 @pytest.fixture
 def digits(tmp_path: Path) -> Item:
-    path = tmp_path / "digits.toml"
-    text = FILE.replace('absent = ["data.name=svhn"]', "absent = ['data.name=svhn', 'data.scheme={kind=\"iid\"}']")
-    path.write_text(text, encoding="utf-8")
-    import tomllib
-
-    return _item(path, tomllib.loads(text)["item"])
+    return written(tmp_path / "digits.toml", FILE)
 
 
 def request(tmp_path: Path, **settings: Any) -> Request:
@@ -136,8 +138,6 @@ def test_settings_that_were_not_tried_stay_those_of_the_file(digits: Item) -> No
 def test_a_method_with_a_personalisation_of_its_own_is_tuned_for_it(digits: Item) -> None:
     (one,) = plan(digits, "four", "paper", ("fedavg",), 1)
     assert protocol_of(one.run) == "received"
-    from dataclasses import replace
-
     assert protocol_of(replace(one.run, algorithm={"name": "per-fedavg"})) == "personal"
 
 
@@ -168,3 +168,41 @@ def test_showing_runs_nothing(digits: Item, tmp_path: Path) -> None:
     made = trained(digits, request(tmp_path, play=False, tune=True, watch=unseen))
     assert made["runs"] == []
     assert not (tmp_path / "runs").exists()
+
+
+def test_newcomers_are_judged_after_their_epochs_and_nobody_else_is(tmp_path: Path) -> None:
+    text = FILE.replace('kind = "accuracy"', 'kind = "newcomers"').replace("rounds = 2", "rounds = 2\nnewcomers = 3")
+    late = written(tmp_path / "late.toml", text)
+    made = trained(late, request(tmp_path, only=("fedavg",)))
+    (run,) = made["runs"]
+    assert set(run["newcomers"]) >= {"received", "personal", "fine_tuned"}
+    records = (tmp_path / "runs" / run["hash"] / "rounds.jsonl").read_text().splitlines()
+    assert len(json.loads(records[-1])["by_client"]["fine_tuned"]) == 3
+    table = kind_of(late).tables(late, made)[0]
+    assert table.head[2:5] == ("received", "fine-tuned", "personal")
+    assert table.rows[0][3] == f"{100 * run['newcomers']['fine_tuned']['mean']:.2f}"
+
+
+def test_a_sweep_of_cuts_goes_from_all_apart_to_one_and_marks_the_automatic_one(tmp_path: Path) -> None:
+    text = FILE.replace('kind = "accuracy"', 'kind = "beta"').replace("clusters = [1, 4]", "clusters = [1, 2, 8]")
+    sweep = written(tmp_path / "sweep.toml", text + '\n[[algorithm]]\nname = "pacfl"\n')
+    made = trained(sweep, request(tmp_path, only=("pacfl",)))
+    table = kind_of(sweep).tables(sweep, made)[0]
+    betas, clusters = [float(row[1]) for row in table.rows], [float(row[2]) for row in table.rows]
+    assert betas == sorted(betas)
+    assert (max(clusters), min(clusters)) == (8.0, 1.0)
+    assert [row[0] for row in table.rows].count("pacfl (automatic)") == 1
+    assert all("below the best cut of the sweep" in note for note in table.notes)
+    pytest.importorskip("matplotlib")
+    (path,) = kind_of(sweep).figures(sweep, made, tmp_path / "figures")
+    assert path.read_text().startswith("<?xml")
+
+
+def test_the_rows_of_a_missing_column_keep_the_published_values(digits: Item, tmp_path: Path) -> None:
+    published = tmp_path / "published"
+    published.mkdir()
+    (published / "digits.toml").write_text('[absent]\nfedavg = "12.34 ± 0.10"\n', encoding="utf-8")
+    made = trained(digits, request(tmp_path, play=False, on=()))
+    absent = kind_of(digits).tables(digits, made)[1]
+    assert absent.rows[0][1] == "12.34 ± 0.10"
+    assert absent.rows[0][2] == "data not available here: svhn has 0 of 73,257 samples"

@@ -32,7 +32,9 @@ def accuracy(item: Item, outcome: Outcome) -> list[Table]:
 
 def newcomers(item: Item, outcome: Outcome) -> list[Table]:
     """The same of clients who came after the last round."""
-    return [_table(item, outcome, column, NEWCOMERS) for column in item.columns]
+    of_newcomers = [{**run, "accuracy": run["newcomers"]} for run in outcome["runs"] if "newcomers" in run]
+    judged = {**outcome, "runs": [*of_newcomers, *(run for run in outcome["runs"] if "diverged" in run)]}
+    return [_table(item, judged, column, NEWCOMERS) for column in item.columns]
 
 
 def _table(item: Item, outcome: Outcome, column: str, protocols: tuple[str, ...]) -> Table:

@@ -114,6 +114,7 @@ def _run(planned: Planned, runs: Path) -> dict[str, Any] | None:
         **told,
         **settings,
         **{key: _rounded(result[key]) for key in kept},
+        **({"newcomers": _rounded(result["newcomers"]["accuracy"])} if "newcomers" in result else {}),
         "curve": curve(folder.records()),
         **_threshold(folder),
     }
