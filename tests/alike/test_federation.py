@@ -111,3 +111,27 @@ def test_pictures_are_drawn(tmp_path: Path, kind: figures.Picture) -> None:
     for path in figures.draw(made(), tmp_path, kind):
         assert path.read_bytes().startswith(starts[kind])
     assert sorted(p.name for p in tmp_path.iterdir()) == [f"dendrogram.{kind}", f"heatmap.{kind}"]
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("labels", np.array([0, 0, 2, 2, 2, 2])),
+        ("labels", np.array([-1, 0, 0, 0, 0, 0])),
+        ("floors", np.zeros(6)),
+        ("names", np.array(["a"] * 6)),
+        ("proximity", np.full((6, 6), np.nan)),
+        ("bases", np.full((6, 30, 2), 7.0)),
+    ],
+    ids=str,
+)
+def test_a_state_whose_parts_do_not_belong_together_is_refused(tmp_path: Path, part: str, value: np.ndarray) -> None:
+    """Found by fuzzing: it was read, and failed whoever used it."""
+    federations.save(made(3), tmp_path)
+    with np.load(tmp_path / "proximity.npz") as state:
+        arrays = dict(state)
+    assert len(arrays["names"]) == 6
+    with (tmp_path / "proximity.npz").open("wb") as file:
+        np.savez(file, **{**arrays, part: value})
+    with pytest.raises(DataError, match="was it damaged"):
+        federations.load(tmp_path)

@@ -154,3 +154,28 @@ def test_a_missing_library_is_named_with_its_extra(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(DataError, match=rf"pip install 'pacfl\[{extra}\]'"):
         read(path, Reading())
+
+
+@pytest.mark.parametrize("version", [b"\x00\x00", b"\x02\x00", b"\x03\x00"])
+def test_an_array_with_a_header_of_gigabytes_is_refused_before_it_is_read(tmp_path: Path, version: bytes) -> None:
+    """Found by fuzzing: numpy makes room for as many bytes as the length of the header says."""
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY" + version + b"\xff\xff\xff\x7f" + bytes(100))
+    with pytest.raises(DataError, match="another format"):
+        read(tmp_path / "a.npy", Reading())
+
+
+def test_an_array_that_declares_more_than_its_file_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((3, 4)))
+    content = (tmp_path / "a.npy").read_bytes().replace(b"(3, 4), }         ", b"(3, 4000000000), }")
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(DataError, match="cannot"):
+        read(tmp_path / "a.npy", Reading())
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '<f8', 'shape': (3, 4(, }", b"\x00" * 20, b"(((((("])
+def test_an_array_whose_header_is_no_python_is_refused(tmp_path: Path, header: bytes) -> None:
+    """Found by fuzzing: numpy's parser has errors of its own."""
+    padded = header.ljust(117) + b"\n"
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded + bytes(96))
+    with pytest.raises(DataError, match="cannot be read"):
+        read(tmp_path / "a.npy", Reading())

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from pacfl.alike.reading import DataError
 from pacfl.alike.sigfile import SignatureFile
 from pacfl.files import replaced, write_atomically
-from pacfl.subspace import Bridge, Grouping, Measure, regroup
+from pacfl.subspace import LINKAGES, MEASURES, Bridge, Grouping, Measure, regroup
+from pacfl.subspace.hierarchy import check_proximity
+from pacfl.subspace.proximity import stack
 
 Array = NDArray[np.float64]
 FORMAT: Final = 1
@@ -124,7 +126,7 @@ def load(folder: Path) -> Federation:
             if settings.pop("format") != FORMAT:
                 raise DataError(f"{folder}: was written by another release of pacfl; cluster again")
             counts, bases = state["directions"], state["bases"]
-            return Federation(
+            federation = Federation(
                 names=tuple(str(name) for name in state["names"]),
                 bases=tuple(basis[:, :count] for basis, count in zip(bases, counts, strict=True)),
                 how=settings.pop("how"),
@@ -132,6 +134,8 @@ def load(folder: Path) -> Federation:
                     proximity=state["proximity"], floors=state["floors"], labels=state["labels"], **settings
                 ),
             )
+            _check(federation)
+            return federation
     except FileNotFoundError:
         raise DataError(
             f"{folder}: is not a federation folder; make one with 'pacfl cluster ... -o {folder}'"
@@ -140,6 +144,29 @@ def load(folder: Path) -> Federation:
         raise
     except Exception as error:
         raise DataError(f"{folder / STATE}: cannot be read ({error}); was it damaged?") from None
+
+
+def _check(federation: Federation) -> None:
+    """Refuse a federation whose parts do not belong together, before anybody counts on it."""
+    grouping, n = federation.grouping, len(federation.names)
+    check_proximity(grouping.proximity)
+    _, ranks = stack(federation.bases)
+    numbers = [grouping.threshold, *([] if grouping.unit is None else [grouping.unit])]
+    holds = {
+        "as many of everything as clients": len(grouping.proximity) == len(ranks) == n,
+        "names of their own": len(set(federation.names)) == n,
+        "labels": grouping.labels.shape == (n,)
+        and grouping.labels.dtype.kind in "ui"
+        and set(grouping.labels.tolist()) == set(range(int(grouping.labels.max()) + 1)),
+        "floors": grouping.floors.shape == (n,) and bool((np.isfinite(grouping.floors) & (grouping.floors > 0)).all()),
+        "numbers to cut by": all(isinstance(x, float) and 0 <= x < np.inf for x in numbers) and grouping.unit != 0,
+        "known words": grouping.measure in MEASURES and grouping.linkage in LINKAGES,
+        "reasons": isinstance(grouping.evidence.get("reasons"), str),
+        "how they were signed": set(federation.how) == {"preprocess", "per_class", "rank", "protection"},
+    }
+    lacking = [what for what, there in holds.items() if not there]
+    if lacking:
+        raise ValueError(f"it has no {', '.join(lacking)}")
 
 
 @contextmanager

@@ -1,18 +1,23 @@
 """Data files of any common kind -> samples and, where asked, their labels."""
 
 import csv
+import math
 import warnings
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import IO, Any, Final, Literal, get_args
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Preprocess = Literal["raw", "normalise", "unit"]
 PREPROCESSES: Final[tuple[Preprocess, ...]] = get_args(Preprocess)
+MOST_HEADER_BYTES: Final = 10_000  # of an array: what numpy takes
+MOST_SHRUNK: Final = 1032  # deflate makes nothing smaller than one part in so many
 IMAGE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 
 
@@ -49,14 +54,17 @@ def read(path: Path, how: Reading) -> tuple[Array, Array | None]:
         x, labels = _READERS[kind](path, how)
     except DataError:
         raise
-    except (OSError, ValueError, EOFError, KeyError, IndexError, MemoryError) as error:
-        raise DataError(f"{path}: cannot be read as {kind}: {error}") from None
+    except Exception as error:  # a damaged file can make a decoder fail in any way, and each library has its own
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise DataError(f"{path}: cannot be read as {kind}: {reason}") from None
     if how.per_class is not None and labels is None:
         raise DataError(f"{path}: found no labels {how.per_class!r} for a signature per class")
     return _PREPROCESSES[how.preprocess](x), labels
 
 
 def _read_npy(path: Path, how: Reading) -> tuple[Array, Array | None]:
+    with path.open("rb") as file:
+        _check_declared(path, file, path.stat().st_size)
     x = np.load(path, allow_pickle=False)
     if how.per_class is None:
         return x, None
@@ -66,7 +74,27 @@ def _read_npy(path: Path, how: Reading) -> tuple[Array, Array | None]:
     return x, np.load(labels, allow_pickle=False)
 
 
+_HEADERS: Final = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def _check_declared(path: Path, file: IO[bytes], stored: int) -> None:
+    """Refuse an array whose header declares more than the file holds, before memory is taken for it."""
+    version = npy.read_magic(file)
+    start = file.tell()
+    length = int.from_bytes(file.read(2 if version == (1, 0) else 4), "little")
+    if version not in _HEADERS or length > MOST_HEADER_BYTES:
+        raise DataError(f"{path}: holds an array of another format than .npy 1.0 or 2.0; save it again with numpy")
+    file.seek(start)
+    shape, _, dtype = _HEADERS[version](file)
+    if math.prod(shape) * dtype.itemsize > stored:
+        raise DataError(f"{path}: declares an array of shape {shape}, which its {stored} bytes cannot hold")
+
+
 def _read_npz(path: Path, how: Reading) -> tuple[Array, Array | None]:
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                _check_declared(path, file, min(member.file_size, MOST_SHRUNK * max(member.compress_size, 1)))
     with np.load(path, allow_pickle=False) as arrays:
         candidates = [how.array] if how.array else ["x", "x_train", "X", "data", "images"]
         name = next((c for c in candidates if c in arrays), None)

@@ -1,0 +1,196 @@
+"""Signature files, data files, and the folder of a federation, damaged or forged."""
+
+import csv
+import hashlib
+import io
+import json
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pacfl.alike import federation as federations
+from pacfl.alike import sigfile, signing
+from pacfl.alike.federation import Federation
+from pacfl.alike.reading import DataError, Reading, read
+from pacfl.alike.sigfile import MAGIC, PREFIX, SignatureError, SignatureFile
+from pacfl.subspace import group, proximity
+from tests.fuzz.damage import damaged, refused_or_read, rewritten
+
+often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(30, 6)) + 2
+PIXELS = RNG.integers(0, 255, (8, 9, 3)).astype(np.uint8)
+
+
+def npy(array: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def npz(**members: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return buffer.getvalue()
+
+
+def made(kind: str, folder: Path) -> SignatureFile:
+    np.save(folder / "x.npy", X)
+    if kind == "private":
+        return signing.sign_privately(folder / "x.npy", 2, Reading(), 1.0, 1e-5)
+    return signing.sign(folder / "x.npy", 2, Reading())
+
+
+@pytest.fixture(scope="module", params=["plain", "private"])
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("signed")
+    sigfile.write(folder / "a.sig", made(request.param, folder))
+    return (folder / "a.sig").read_bytes()
+
+
+@often
+@given(data=st.data())
+def test_a_damaged_signature_is_refused_or_whole(whole: bytes, tmp_path: Path, data: st.DataObject) -> None:
+    (tmp_path / "a.sig").write_bytes(data.draw(damaged(whole)))
+    refused_or_read(lambda: sigfile.read(tmp_path / "a.sig"), SignatureError)
+
+
+@often
+@given(data=st.data())
+def test_a_signature_forged_under_a_right_checksum_is_refused_or_usable(
+    whole: bytes, tmp_path: Path, data: st.DataObject
+) -> None:
+    length = PREFIX.unpack(whole[: PREFIX.size])[2]
+    header = data.draw(rewritten(json.loads(whole[PREFIX.size : PREFIX.size + length])))
+    basis = whole[PREFIX.size + length : -sigfile.DIGEST_BYTES]
+    text = json.dumps(header).encode()
+    body = struct.pack("<8sHI", MAGIC, 1, len(text)) + text + data.draw(st.just(basis) | damaged(basis))
+    (tmp_path / "a.sig").write_bytes(body + hashlib.sha256(body).digest())
+    signature = refused_or_read(lambda: sigfile.read(tmp_path / "a.sig"), SignatureError)
+    if signature is not None:
+        json.dumps(signature.contents(), allow_nan=False)
+        refused_or_read(lambda: signing.check_comparable({"a": signature, "b": signature}), DataError)
+        assert proximity([signature.basis, signature.basis]).max() < 0.1
+
+
+def parquet(folder: Path) -> bytes:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet as pq
+
+    pq.write_table(pyarrow.table({"a": X[:, 0], "b": X[:, 1]}), folder / "x.parquet")
+    return (folder / "x.parquet").read_bytes()
+
+
+def text(folder: Path) -> bytes:
+    with (folder / "x.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["a", "b", "c"], *X[:8, :3].tolist()])
+    return (folder / "x.csv").read_bytes()
+
+
+FILES = {
+    "x.npy": lambda folder: npy(X),  # noqa: ARG005 - one form for all
+    "x.npz": lambda folder: npz(x=npy(X)),  # noqa: ARG005
+    "x.csv": text,
+    "x.parquet": parquet,
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@often
+@given(data=st.data())
+def test_damaged_data_are_refused_or_read(name: str, tmp_path: Path, data: st.DataObject) -> None:
+    (tmp_path / name).write_bytes(data.draw(damaged(FILES[name](tmp_path))))
+    refused_or_read(lambda: signing.sign(tmp_path / name, 2, Reading()), DataError)
+
+
+@often
+@given(data=st.data())
+def test_an_archive_of_damaged_arrays_is_refused_or_read(tmp_path: Path, data: st.DataObject) -> None:
+    """The archive itself is whole, so that its checksums tell nothing."""
+    (tmp_path / "x.npz").write_bytes(npz(x=data.draw(damaged(npy(X)))))
+    refused_or_read(lambda: read(tmp_path / "x.npz", Reading()), DataError)
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "gif", "bmp", "tiff", "webp", "ppm"])
+@settings(often, max_examples=25)
+@given(data=st.data())
+def test_damaged_images_are_refused_or_read(suffix: str, tmp_path: Path, data: st.DataObject) -> None:
+    image = pytest.importorskip("PIL.Image")
+    folder = tmp_path / "images"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"a.{suffix}"
+    image.fromarray(PIXELS).save(path)
+    path.write_bytes(data.draw(damaged(path.read_bytes())))
+    refused_or_read(lambda: read(folder, Reading()), DataError)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a federation of four."""
+    folder = tmp_path_factory.mktemp("kept")
+    clients = {name: made("plain", folder) for name in "abcd"}
+    grouping = group(proximity([c.basis for c in clients.values()]), federations.own_angles(clients, "smallest"))
+    federations.save(federations.found(clients, grouping), folder)
+    return folder
+
+
+def used(federation: Federation) -> None:
+    """All that commands do with a federation that they have read."""
+    federation.summary()
+    federations.widths(federation)
+    grouping = federation.grouping
+    newcomer = SignatureFile(federation.bases[0], 2, False, "raw", 9, {grouping.measure: np.ones(3)})
+    federations.joined(federation, {"a newcomer": newcomer})
+
+
+@often
+@given(data=st.data())
+def test_a_damaged_federation_is_refused_or_usable(kept: Path, tmp_path: Path, data: st.DataObject) -> None:
+    content = data.draw(damaged((kept / federations.STATE).read_bytes()))
+    (tmp_path / federations.STATE).write_bytes(content)
+    federation = refused_or_read(lambda: federations.load(tmp_path), DataError)
+    if federation is not None:
+        used(federation)
+
+
+@often
+@given(data=st.data())
+def test_a_forged_federation_is_refused_or_usable(kept: Path, tmp_path: Path, data: st.DataObject) -> None:
+    """One array of the archive is another."""
+    with np.load(kept / federations.STATE) as state:
+        arrays: dict[str, Any] = dict(state)
+    name = data.draw(st.sampled_from(sorted(arrays)))
+    if name == "settings":
+        arrays[name] = np.array(json.dumps(data.draw(rewritten(json.loads(str(arrays[name]))))))
+    else:
+        arrays[name] = data.draw(
+            st.sampled_from(
+                [
+                    np.zeros(0),
+                    np.zeros((4, 4)),
+                    np.full((4, 4), np.nan),
+                    np.arange(4),
+                    np.arange(5.0),
+                    -np.ones(4, dtype=int),
+                    np.array(["a", "b", "c", "d"]),
+                    np.array(["a", "a", "a", "a"]),
+                    np.full((4, 6, 2), 7.0),
+                    np.array(3),
+                    arrays[name][:-1] if arrays[name].ndim else arrays[name],
+                ]
+            )
+        )
+    with (tmp_path / federations.STATE).open("wb") as file:
+        np.savez(file, **arrays)
+    federation = refused_or_read(lambda: federations.load(tmp_path), DataError)
+    if federation is not None:
+        used(federation)
