@@ -110,16 +110,18 @@ def _list(request: "Request", as_json: bool) -> None:
             print(json.dumps(row))
         return
     caption = (
-        f"Hours are an estimate at {request.scale} scale: steps of local training, {speed:,.0f} a second of LeNet-5 "
-        f"as measured just now with {request.workers} workers. Tests, tuning and what was run already are not counted."
+        f"At {request.scale} scale. Trials are the short runs of tuning, left is what has not ended. Hours are an "
+        f"estimate for what is left: {speed:,.0f} steps a second of LeNet-5, as measured just now with "
+        f"{request.workers} workers; ResNet-9 is far slower, and tests are not counted."
     )
     table = Table(box=box.SIMPLE_HEAD, caption=caption, padding=(0, 1, 0, 0))
-    for heading in ("", "name", "what", "data here", "runs", "rounds", "hours"):
+    for heading in ("", "name", "what", "data here", "runs", "trials", "left", "rounds", "hours"):
         table.add_column(heading, no_wrap=heading not in ("what", "data here"))
     for row in rows:
         hours = "-" if row["hours"] is None else f"{row['hours']:.1f}"
         what = f"{row['title']} ({row['paper']})"
-        cells = (row["number"], row["name"], what, row["data"], row["runs"] or "-", row["rounds"] or "-", hours)
+        counts = (row[key] if row["runs"] else "-" for key in ("runs", "trials", "left", "rounds"))
+        cells = (row["number"], row["name"], what, row["data"], *counts, hours)
         table.add_row(*(escape(str(cell)) for cell in cells))
     out.print(table)
 

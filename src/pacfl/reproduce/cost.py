@@ -1,7 +1,6 @@
 """What an item costs, in steps of SGD, and how long that may take here: an estimate from a measured speed."""
 
 import time
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -46,8 +45,3 @@ def steps_per_second(model: str, workers: int) -> float:
         backend.train(1, downloads, frozenset())
         spent = time.perf_counter() - started
     return MEASURED_CLIENTS * count_steps(MEASURED_SAMPLES, 1, learning.batch) / spent
-
-
-def total(runs: Sequence[tuple[Run, int]]) -> int:
-    """Steps of several runs, each with its number of training samples."""
-    return sum(steps(run, n_train) for run, n_train in runs)

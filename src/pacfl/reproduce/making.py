@@ -41,6 +41,16 @@ class Request:
     watch: Watch = unseen
 
 
+@dataclass(frozen=True)
+class ColumnPlan:
+    """The runs of a column, and how their methods were tuned."""
+
+    ready: list[Planned]
+    waiting: list[Planned]  # for trials that have not ended
+    tried: list[Trial]
+    tuning: list[dict[str, Any]]
+
+
 def trained(item: Item, request: Request) -> Outcome:
     """The outcome of an item that trains."""
     lacking = missing(item, request.scale, request.data)
@@ -48,9 +58,9 @@ def trained(item: Item, request: Request) -> Outcome:
     planned: list[Planned] = []
     tuning: list[dict[str, Any]] = []
     for column in columns:
-        runs, tuned = _tuned(item, column, request)
-        planned += runs
-        tuning += tuned
+        found = column_plan(item, column, request)
+        planned += found.ready
+        tuning += found.tuning
     planned.sort(key=lambda one: one.run.seed)  # one seed of everything before the next of anything
     _play([one.run for one in planned], request)
     return outcome(item, request.scale, lacking, planned, tuning, request.runs)
@@ -64,20 +74,17 @@ def asked_columns(item: Item, request: Request) -> list[str]:
     return [column for column in item.columns if not request.on or column in request.on]
 
 
-def _tuned(item: Item, column: str, request: Request) -> tuple[list[Planned], list[dict[str, Any]]]:
-    """The runs of a column with their methods tuned, and how they were."""
+def column_plan(item: Item, column: str, request: Request) -> ColumnPlan:
+    """The runs of a column; if it is tuned, after the trials that this wants."""
     planned = plan(item, column, request.scale, request.only, request.n_seeds)
     spec = item.tuned(column, request.scale) if request.tune else None
-    if spec is None or not planned:
-        return planned, []
-    tried = trials(planned, spec)
+    tried = trials(planned, spec) if spec is not None else []
     _play([trial.run for trial in tried], request)
     settled = chosen(_settled(tried, request.runs), request.runs)
     by_method = {one["method"]: one["chosen"] for one in settled}
-    return (
-        [with_chosen(one, by_method) for one in planned if one.tuned_as in by_method],
-        [{"column": column, **one} for one in settled],
-    )
+    ready = [with_chosen(one, by_method) for one in planned if spec is None or one.tuned_as in by_method]
+    waiting = [one for one in planned if spec is not None and one.tuned_as not in by_method]
+    return ColumnPlan(ready, waiting, tried, [{"column": column, **one} for one in settled])
 
 
 def _settled(tried: Sequence[Trial], runs: Path) -> list[Trial]:
