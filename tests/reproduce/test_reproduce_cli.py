@@ -39,8 +39,11 @@ def test_what_was_never_exported_is_told(tmp_path: Path) -> None:
     assert "has no outcome of angles" in done.output
 
 
-def test_unknown_names_and_scales_are_refused() -> None:
+def test_unknown_names_and_scales_are_refused(tmp_path: Path) -> None:
     assert RUNNER.invoke(app, ["reproduce", "mix4", "--scale", "huge"]).exit_code == 2
+    done = RUNNER.invoke(app, ["reproduce", "curves", "--export", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "export those" in done.output.replace("\n", " ")
     with pytest.raises(ConfigError, match="did you mean 'mix4'"):
         RUNNER.invoke(app, ["reproduce", "mix"], catch_exceptions=False)
 

@@ -63,6 +63,11 @@ def test_an_item_is_found_by_name_and_by_number_and_a_wrong_name_is_told() -> No
         item("mix5")
 
 
+def test_a_method_that_an_item_has_not_is_told() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'scaffold'"):
+        plan(item("mix4"), "mix4", "paper", ("scafold",))
+
+
 def test_published_values_are_what_the_tables_print() -> None:
     """Three values read off the paper by eye."""
     assert item("label-skew-20").published()["cifar10"]["pacfl"] == "89.30 ± 0.41"

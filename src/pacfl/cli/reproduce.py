@@ -74,16 +74,20 @@ def reproduce(
         _list(request, as_json)
         return
     wanted = item(name)
+    if export is not None and wanted.of:
+        raise typer.BadParameter(
+            f"{wanted.name} shows the runs of {', '.join(wanted.of)}: export those", param_hint="--export"
+        )
     made = kind_of(wanted).make(wanted, request) if source is None else stored(wanted, source, request.scale)
     if made is None:
         err.print(f"[bold red]error:[/] {escape(str(source))} has no outcome of {wanted.name}", soft_wrap=True)
         raise typer.Exit(1)
     if export is not None:
-        out.print(f"wrote {save(merged(load(export, wanted.name, request.scale), made), export)}")
+        err.print(f"wrote {save(merged(load(export, wanted.name, request.scale), made), export)}")
     _print(wanted, made, as_json)
     if figures is not None:
         for path in kind_of(wanted).figures(wanted, made, figures):
-            out.print(f"wrote {path}")
+            err.print(f"wrote {path}")
 
 
 def _print(item: "Item", made: "Outcome", as_json: bool) -> None:

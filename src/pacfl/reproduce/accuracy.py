@@ -78,6 +78,7 @@ def _notes(
         return ()
     told = [
         "Accuracy in %, mean over clients, then mean ± deviation over seeds. The paper does not state its protocol.",
+        _variant(by_method),
         *(leaders(by_method, p) for p in protocols),
     ]
     if outcome["scale"] == "quick":
@@ -85,6 +86,14 @@ def _notes(
     tuned = [t for t in outcome["tuning"] if t["column"] == column]
     told.append(_tuned(tuned) if tuned else "Not tuned: the settings of the file.")
     return tuple(told)
+
+
+def _variant(by_method: Mapping[str, Runs]) -> str:
+    """Whose variant of each method this is."""
+    cuts = [run["grouping"] for runs in by_method.values() for run in runs if "grouping" in run]
+    ways = {f"`{cut['measure']}` angles between whole raw data, `{cut['linkage']}` linkage" for cut in cuts}
+    pacfl = f" PACFL by {'; '.join(sorted(ways))}." if ways else ""
+    return f"Variant: every method after its own paper, not after the published code.{pacfl}"
 
 
 def _distances(by_method: Mapping[str, Runs], published: Mapping[str, str], protocols: tuple[str, ...]) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pacfl.experiment.config import Run, expand, label
+from pacfl.experiment.settings import ConfigError, nearest
 from pacfl.reproduce.items import Item, Scale
 
 # How PACFL cuts is not tuned with it: whatever the cut, it learns as tuned with the automatic one.
@@ -31,6 +32,12 @@ def plan(item: Item, column: str, scale: Scale, only: Sequence[str] = (), n_seed
     """The runs of a column with the settings of its file, seed by seed."""
     runs = expand(item.table(column, scale))
     planned = [Planned(column, run.label(), run) for run in runs]
+    for word in only:
+        if not any(_asked(one, (word,)) for one in planned):
+            methods = list(dict.fromkeys(one.method for one in planned))
+            raise ConfigError(
+                f"{item.name} has no method {word!r}{nearest(word, methods)}; it has {', '.join(methods)}"
+            )
     seeds = sorted({run.seed for run in runs})[: n_seeds or 1 if scale == "quick" else n_seeds]
     return [one for seed in seeds for one in planned if one.run.seed == seed and _asked(one, only)]
 
