@@ -7,6 +7,7 @@ arrays are verified when they are read; whatever fails is deleted, and the check
 import hashlib
 import io
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,15 +54,31 @@ def load(folder: Path, at_most: int) -> tuple[dict[str, Any], Known] | None:
     for path in (folder / name for name in LISTS):
         if path.exists():
             try:
-                body = _read_list(path)
-                arrays = {name: _read_array(folder / ARRAYS / file) for name, file in body["arrays"].items()}
-                state: dict[str, Any] = decode(body["tree"], arrays)
+                state, known = _read_state(folder, path)
                 if state["round"] <= at_most:
-                    return state, {id(array): (array, body["arrays"][name]) for name, array in arrays.items()}
+                    return state, known
             except DamagedError:
                 pass
             path.unlink()
     return None
+
+
+def _read_state(folder: Path, path: Path) -> tuple[dict[str, Any], Known]:
+    """The state that a list describes. Whoever can write a list can seal it: what is in it is not believed either."""
+    body = _read_list(path)
+    try:
+        files = dict(body["arrays"])
+        if not all(re.fullmatch("[0-9a-f]{64}", file) for file in files.values()):
+            raise DamagedError(path)  # a name that could lead out of the folder
+        arrays = {name: _read_array(folder / ARRAYS / file) for name, file in files.items()}
+        state = decode(body["tree"], arrays)
+        if not isinstance(state, dict) or not isinstance(state["round"], int):
+            raise DamagedError(path)
+    except DamagedError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError):
+        raise DamagedError(path) from None
+    return state, {id(array): (array, files[name]) for name, array in arrays.items()}
 
 
 def drop(folder: Path) -> None:
@@ -96,7 +113,7 @@ def _read_list(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_bytes())
         body: dict[str, Any] = content["body"]
         whole = content["sha256"] == _digest(body)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         whole = False
     if not whole:
         raise DamagedError(path)

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -113,7 +114,7 @@ def read_table(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
     """The settings in an experiment file; overrides such as data.clients=20 come before it."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     for override in overrides:
         _override(table, override)
@@ -182,6 +183,7 @@ def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str, engi
     )
 
 
+MOST_RUNS: Final = 100_000  # of one entry and seed
 LISTS: Final = frozenset({("data", "sets")})  # settings that are lists themselves
 
 
@@ -192,6 +194,10 @@ def _sweep(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, dict
         for key, value in table.items()
         if isinstance(value, list) and (name, snake(key)) not in LISTS
     ]
+    asked = math.prod(len(value) for _, _, value in swept)
+    if asked > MOST_RUNS:
+        lists = ", ".join(f"{name}.{key}" for name, key, _ in swept)
+        raise ConfigError(f"the lists {lists} ask for {asked:,} runs, more than {MOST_RUNS:,}; shorten some")
     for values in itertools.product(*(value for _, _, value in swept)):
         chosen = {name: dict(table) for name, table in sections.items()}
         for (name, key, _), value in zip(swept, values, strict=True):

@@ -48,9 +48,12 @@ class RunFolder:
         if path.exists():
             for line in path.read_bytes().split(b"\n")[:-1]:
                 try:
-                    records.append(json.loads(line))
-                except ValueError:
+                    record = json.loads(line)
+                except (ValueError, RecursionError):
                     break
+                if not isinstance(record, dict):
+                    break
+                records.append(record)
         return records
 
     def append(self, record: Mapping[str, Any]) -> None:
@@ -138,9 +141,11 @@ def _locked(handle: int) -> bool:
 
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except FileNotFoundError:
         return None
-    except ValueError:
-        raise StoreError(f"{path}: is damaged; delete the folder to run it again") from None
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise StoreError(f"{path}: is damaged; delete the folder to run it again")
     return content
