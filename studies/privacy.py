@@ -1,6 +1,10 @@
-"""What does privacy of signatures cost? `python -m studies.privacy [--seeds 10] [--figure docs/privacy.svg]`."""
+"""What does privacy of signatures cost? `python -m studies.privacy [--seeds 10] [--figure docs/privacy.svg]`.
+
+Outcomes are kept in a file as they come, and what is there is not computed again.
+"""
 
 import argparse
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -108,18 +112,29 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
+def kept(path: Path) -> list[Outcome]:
+    """Outcomes of before."""
+    return [Outcome(*json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
 def main() -> None:
     """Print a table in Markdown, and draw."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--federations", nargs="+", default=[*FEDERATIONS, DIGITS])
+    parser.add_argument("--outcomes", type=Path, default=Path("privacy-outcomes.jsonl"))
     parser.add_argument("--figure", type=Path)
     asked = parser.parse_args()
-    outcomes = [o for name in FEDERATIONS for seed in range(asked.seeds) for o in clustered(name, seed)]
-    outcomes += [o for seed in range(min(asked.seeds, 3)) for o in trained(seed)]
-    for row in table(outcomes):
+    for name in asked.federations:
+        seeds_done = sum(o.federation == name for o in kept(asked.outcomes)) // len(EPSILONS)
+        for seed in range(seeds_done, asked.seeds):
+            outcomes = list(trained(seed) if name == DIGITS else clustered(name, seed))
+            with asked.outcomes.open("a") as file:
+                file.writelines(json.dumps(outcome) + "\n" for outcome in outcomes)
+    for row in table(kept(asked.outcomes)):
         print(row)
     if asked.figure is not None:
-        draw(outcomes, asked.figure)
+        draw(kept(asked.outcomes), asked.figure)
 
 
 if __name__ == "__main__":
