@@ -1,9 +1,12 @@
 """From the loss to the gradient of every weight."""
 
+from dataclasses import dataclass
+
 from pacfl.learning.native.context import Context
-from pacfl.learning.native.emit import FLOAT, FLOATS, LONG, LONGS, Function
+from pacfl.learning.native.emit import FLOAT, FLOATS, LONG, LONGS, Function, Value
 from pacfl.learning.native.kernels.blocks import clear
-from pacfl.learning.native.kernels.dense import write_dense_source_gradient, write_dense_weight_gradient
+from pacfl.learning.native.kernels.dense import write_dense_source_gradient
+from pacfl.learning.native.kernels.dense_weights import write_dense_step, write_dense_weight_gradient
 from pacfl.learning.native.kernels.gradients import write_framing, write_source_gradient, write_weight_gradient
 from pacfl.learning.native.kernels.loss import write_loss_gradient
 from pacfl.learning.native.kernels.pools import (
@@ -11,51 +14,103 @@ from pacfl.learning.native.kernels.pools import (
     write_mean_pool_gradient,
     write_rectifier_gradient,
 )
+from pacfl.learning.native.kernels.step import RATES, write_step
 from pacfl.learning.native.plan import AvgPool, Convolve, MaxPool, OnMaps
 
+BATCH = {"labels": LONGS, "rows": LONGS, "n": LONG, "scale": FLOAT}
+STATE = {"weights": FLOATS, "workspace": FLOATS, "gradient": FLOATS}
 
-def write_backward(c: Context) -> Function:
+
+@dataclass(frozen=True, eq=False)
+class Backward:
+    """Two functions: one keeps the gradient of all weights, the other takes a step of SGD on the way."""
+
+    keeping: Function
+    stepping: Function
+
+
+def write_backward(c: Context) -> Backward:
     """`scale` times the sum of the gradients of n samples, from what forward left in their slabs."""
     loss = write_loss_gradient(c.module, "loss_gradient", c.plan.n_outputs)
-    dense = _write_dense(c)
-    frame = _write_framing(c)
-    on_maps = [_write_stage(c, i, stage) for i, stage in enumerate(c.plan.on_maps)]
-    arguments = {"labels": LONGS, "rows": LONGS, "n": LONG, "scale": FLOAT}
-    more = {"weights": FLOATS, "workspace": FLOATS, "gradient": FLOATS}
-    with c.module.function("backward", **arguments, **more) as f:
-        slabs = f.workspace.at(c.layout.scratch)
-        with f.loop("sample", f.n) as i:
-            slab = slabs.at(i * c.layout.slab)
-            label = f.labels.number(f.rows.number(i))
-            f.call(loss, slab.at(c.outputs), slab.at(c.outputs_gradient), label, f.scale)
-        f.call(dense, slabs, f.weights, f.gradient, f.n)
-        clear(f, f.gradient, c.dense_places[0].weight if c.plan.dense else c.packing.size)
-        f.call(frame, f.weights, f.workspace)
-        with f.loop("sample", f.n if on_maps else 0) as i:
-            for stage in reversed(on_maps):
-                f.call(stage, slabs.at(i * c.layout.slab), f.weights, f.workspace, f.gradient)
-    return f
+    of_sources = _write_source_gradients(c)
+    on_maps = _write_maps(c)
+    step = write_step(c.module, "step")
+    with c.module.function("backward", **BATCH, **STATE) as keeping:
+        _losses(keeping, c, loss)
+        _dense_layers(keeping, c, of_sources, _write_keeping(c), ())
+        _maps(keeping, c, on_maps)
+    with c.module.function("backward_with_step", **BATCH, **STATE, velocity=FLOATS, **RATES) as stepping:
+        rates = stepping.lr, stepping.momentum, stepping.weight_decay
+        _losses(stepping, c, loss)
+        _dense_layers(stepping, c, of_sources, _write_stepping(c), rates)
+        _maps(stepping, c, on_maps)
+        stepping.call(step, stepping.weights, stepping.velocity, stepping.gradient, c.n_of_maps, *rates)
+    return Backward(keeping, stepping)
 
 
-def _write_dense(c: Context) -> Function:
-    """The dense stages from the last to the first."""
-    sources = [c.features, *(spot.result for spot in c.layout.dense)]
-    of_sources = [c.layout.features_gradient, *(spot.gradient for spot in c.layout.dense)]
-    kernels = []
+def _losses(f: Function, c: Context, loss: Function) -> None:
+    with f.loop("sample", f.n) as i:
+        slab = f.workspace.at(c.layout.scratch).at(i * c.layout.slab)
+        label = f.labels.number(f.rows.number(i))
+        f.call(loss, slab.at(c.outputs), slab.at(c.outputs_gradient), label, f.scale)
+
+
+def _write_source_gradients(c: Context) -> list[Function | None]:
+    """Of every dense stage; the first needs none if nothing comes before."""
+    kernels: list[Function | None] = []
     for i, stage in enumerate(c.plan.dense):
-        of_weights = write_dense_weight_gradient(c.module, f"dense{i}_weight_gradient", stage, c.layout.slab)
-        of_source = None
-        if i or c.plan.on_maps:
-            relu = i > 0 and c.plan.dense[i - 1].relu
-            of_source = write_dense_source_gradient(c.module, f"dense{i}_source_gradient", stage, c.layout.slab, relu)
-        kernels.append((of_weights, of_source))
-    with c.module.function("dense_backward", slabs=FLOATS, weights=FLOATS, gradient=FLOATS, n=LONG) as f:
-        for i, (of_weights, of_source) in reversed(list(enumerate(kernels))):
-            place, given, source = c.dense_places[i], f.slabs.at(c.layout.dense[i].gradient), f.slabs.at(sources[i])
-            f.call(of_weights, source, given, f.gradient.at(place.weight), f.gradient.at(place.bias), f.n)
-            if of_source is not None:
-                f.call(of_source, source, f.weights.at(place.weight), given, f.slabs.at(of_sources[i]), f.n)
+        relu = i > 0 and c.plan.dense[i - 1].relu
+        wanted = i > 0 or c.plan.on_maps
+        name = f"dense{i}_source_gradient"
+        kernels.append(write_dense_source_gradient(c.module, name, stage, c.layout.slab, relu) if wanted else None)
+    return kernels
+
+
+def _write_keeping(c: Context) -> list[Function]:
+    return [
+        write_dense_weight_gradient(c.module, f"dense{i}_weight_gradient", stage, c.layout.slab)
+        for i, stage in enumerate(c.plan.dense)
+    ]
+
+
+def _write_stepping(c: Context) -> list[Function]:
+    return [write_dense_step(c.module, f"dense{i}_step", stage, c.layout.slab) for i, stage in enumerate(c.plan.dense)]
+
+
+def _dense_layers(
+    f: Function, c: Context, of_sources: list[Function | None], of_weights: list[Function], rates: tuple[Value, ...]
+) -> None:
+    """The dense stages from the last to the first: gradients of sources are made before a step changes the weights."""
+    slabs = f.workspace.at(c.layout.scratch)
+    sources = [c.features, *(spot.result for spot in c.layout.dense)]
+    targets = [c.layout.features_gradient, *(spot.gradient for spot in c.layout.dense)]
+    for i in reversed(range(len(c.plan.dense))):
+        weight = c.dense_places[i].weight
+        source, given = slabs.at(sources[i]), slabs.at(c.layout.dense[i].gradient)
+        of_source = of_sources[i]
+        if of_source is not None:
+            f.call(of_source, source, f.weights.at(weight), given, slabs.at(targets[i]), f.n)
+        to = (f.weights.at(weight), f.velocity.at(weight)) if rates else (f.gradient.at(weight),)
+        f.call(of_weights[i], source, given, slabs.at(c.layout.entry), *to, f.n, *rates)
+
+
+def _write_maps(c: Context) -> Function:
+    """The gradients of all stages on maps, from those of what the last one gave."""
+    frame = _write_framing(c)
+    stages = [_write_stage(c, i, stage) for i, stage in enumerate(c.plan.on_maps)]
+    with c.module.function("maps_backward", n=LONG, **STATE) as f:
+        clear(f, f.gradient, c.n_of_maps)
+        f.call(frame, f.weights, f.workspace)
+        with f.loop("sample", f.n) as i:
+            slab = f.workspace.at(c.layout.scratch).at(i * c.layout.slab)
+            for stage in reversed(stages):
+                f.call(stage, slab, f.weights, f.workspace, f.gradient)
     return f
+
+
+def _maps(f: Function, c: Context, on_maps: Function) -> None:
+    if c.plan.on_maps:
+        f.call(on_maps, f.n, f.weights, f.workspace, f.gradient)
 
 
 def _write_stage(c: Context, i: int, stage: OnMaps) -> Function:

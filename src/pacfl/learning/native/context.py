@@ -37,6 +37,11 @@ class Context:
         """Packed weights of the dense stages."""
         return self.packing.places[len(self.packing.places) - len(self.plan.dense) :]
 
+    @property
+    def n_of_maps(self) -> int:
+        """Packed weights of the stages on maps, which come first."""
+        return self.dense_places[0].weight if self.plan.dense else self.packing.size
+
     def source_of(self, i: int) -> int:
         """Where in a slab lies what stage i on maps reads."""
         return self.layout.on_maps[i - 1].result if i else self.layout.source

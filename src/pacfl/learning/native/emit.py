@@ -264,9 +264,17 @@ class Value:
         """Whether this is NaN."""
         return self._compare("fcmp_unordered", "uno", self)
 
+    def is_zero(self) -> "Value":
+        """Whether this is zero; never for what is no number."""
+        return self._compare("fcmp_ordered", "==", Value(self.function, ir.Constant(self.ir.type, 0.0)))
+
     def either(self, other: "Value") -> "Value":
         """Whether one of two conditions holds."""
         return Value(self.function, self.function.builder.or_(self.ir, other.ir))
+
+    def negated(self) -> "Value":
+        """Whether a condition does not hold."""
+        return Value(self.function, self.function.builder.not_(self.ir))
 
     def less(self, other: Index) -> "Value":
         """Whether an index is less than another."""

@@ -21,7 +21,8 @@ AT_ONCE = 32  # samples in the workspace when no batch says how many
 _ARRAY, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 _LOGITS = (_ARRAY, _ARRAY, _NUMBER, _ARRAY, _ARRAY, _ARRAY)
 _GRADIENT = (_ARRAY, _ARRAY, _ARRAY, _NUMBER, _FLOAT, _ARRAY, _ARRAY, _ARRAY)
-_TRAIN = (*[_ARRAY] * 3, *[_NUMBER] * 3, *[_FLOAT] * 5, *[_ARRAY] * 7, *[_NUMBER] * 2)
+_EXTRAS = (_NUMBER, _ARRAY, _FLOAT, _ARRAY, _NUMBER, _ARRAY, _FLOAT)
+_TRAIN = (*[_ARRAY] * 3, *[_NUMBER] * 3, *[_ARRAY] * 4, *[_FLOAT] * 3, *_EXTRAS)
 
 
 class Native:
@@ -60,10 +61,10 @@ class Native:
             own.put(own.shift, shift)
             self._train(
                 _at(x), _at(y), _at(rows), len(rows), len(y), learning.batch,
-                learning.lr, learning.momentum, learning.weight_decay, mu, lookahead or 0.0,
                 _at(own.weights), _at(own.memory), _at(own.gradient), _at(own.velocity),
-                _at(own.anchor), _at(own.shift), _at(own.ahead),
-                pull is not None or shift is not None, lookahead is not None,
+                learning.lr, learning.momentum, learning.weight_decay,
+                pull is not None or shift is not None, _at(own.anchor), mu, _at(own.shift),
+                lookahead is not None, _at(own.ahead), lookahead or 0.0,
             )  # fmt: skip
             return own.unpack(own.weights)
 

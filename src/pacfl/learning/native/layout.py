@@ -15,6 +15,8 @@ from pacfl.learning.native.geometry import (
 from pacfl.learning.native.plan import Convolve, MaxPool, OnMaps, Plan
 from pacfl.learning.native.target import Target
 
+ENTRY = 2  # floats of an entry in a list of samples: where the sample is (an int32), and a value
+
 
 @dataclass
 class Region:
@@ -76,6 +78,7 @@ class Layout:
     on_maps: tuple[OnMapsPlaces, ...]
     features_gradient: int  # in the slab: of what the last stage on maps gives
     dense: tuple[DensePlaces, ...]
+    entry: int  # in the slab: of a list of samples
     slab: int  # floats from one sample to the next
     planes: int  # in the scratch: one sample with its channels apart
     before_pooling: int
@@ -99,7 +102,10 @@ def layout(plan: Plan, target: Target) -> Layout:
     before = scratch.take(max((size_before_pooling(s, target) for s in convolutions), default=0))
     listed = max((route_size(s, target) for s in convolutions), default=0)
     lists = ListPlaces(scratch.take(listed), scratch.take(listed), scratch.take(listed))
-    return Layout(source, on_maps, features, dense, _spread(slab.size, target), planes, before, lists, scratch.size)
+    entry = slab.take(ENTRY)
+    return Layout(
+        source, on_maps, features, dense, entry, _spread(slab.size, target), planes, before, lists, scratch.size
+    )
 
 
 def _of_maps(stage: OnMaps, i: int, slab: Region, scratch: Region) -> OnMapsPlaces:

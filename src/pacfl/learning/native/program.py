@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from pacfl.learning.native.backward import write_backward
+from pacfl.learning.native.backward import Backward, write_backward
 from pacfl.learning.native.context import Context
 from pacfl.learning.native.emit import FLOAT, FLOATS, LONG, LONGS, Function, Module
 from pacfl.learning.native.forward import write_forward
-from pacfl.learning.native.kernels.step import write_look_ahead, write_step
+from pacfl.learning.native.kernels.step import RATES, write_extras, write_look_ahead, write_step
 from pacfl.learning.native.layout import Layout, layout
 from pacfl.learning.native.packing import Packing, packing
 from pacfl.learning.native.plan import Plan
@@ -14,6 +14,10 @@ from pacfl.learning.native.target import Target
 
 BATCH = {"samples": FLOATS, "labels": LONGS, "rows": LONGS, "n": LONG}
 STATE = {"weights": FLOATS, "workspace": FLOATS, "gradient": FLOATS}
+EXTRAS = {
+    "has_extras": LONG, "anchor": FLOATS, "pull": FLOAT, "shift": FLOATS,
+    "looks_ahead": LONG, "ahead": FLOATS, "alpha": FLOAT,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,9 @@ def write_program(plan: Plan, target: Target) -> Program:
     c = Context(plan, Module("pacfl", target), packing(plan, target), layout(plan, target))
     forward = write_forward(c)
     _write_logits(c, forward)
-    gradient = _write_gradient(c, forward, write_backward(c))
-    _write_training(c, gradient)
+    backward = write_backward(c)
+    gradient = _write_gradient(c, forward, backward.keeping)
+    _write_training(c, forward, backward, gradient)
     return Program(str(c.module.ir), plan, target, c.packing, c.layout)
 
 
@@ -55,31 +60,50 @@ def _write_gradient(c: Context, forward: Function, backward: Function) -> Functi
     return f
 
 
-def _write_training(c: Context, gradient: Function) -> None:
+def _write_training(c: Context, forward: Function, backward: Backward, gradient: Function) -> None:
     """A local training: order (epochs, n) in batches, the last of an epoch as small as it is."""
-    mean = _write_mean(c, gradient)
-    ahead = _write_ahead(c, mean)
-    plain = write_step(c.module, "step", c.packing.size, with_extras=False)
-    full = write_step(c.module, "step_with_extras", c.packing.size, with_extras=True)
+    plain = _write_plain_step(c, forward, backward.stepping)
+    full = _write_full_step(c, gradient)
     of_data = {"samples": FLOATS, "labels": LONGS, "order": LONGS, "epochs": LONG, "n": LONG, "batch": LONG}
-    rates = dict.fromkeys(("lr", "momentum", "weight_decay", "pull", "alpha"), FLOAT)
-    vectors = dict.fromkeys(("velocity", "anchor", "shift", "ahead"), FLOATS)
-    how = {"has_extras": LONG, "looks_ahead": LONG}
     with (
-        c.module.function("train", public=True, **of_data, **rates, **STATE, **vectors, **how) as f,
+        c.module.function("train", public=True, **of_data, **STATE, velocity=FLOATS, **RATES, **EXTRAS) as f,
         f.loop("epoch", f.epochs) as epoch,
         f.loop("first", f.n, step=f.batch) as first,
     ):
         batch = f.samples, f.labels, f.order.at(epoch * f.n + first), f.batch.at_most(f.n - first)
+        state = f.weights, f.workspace, f.gradient, f.velocity, f.lr, f.momentum, f.weight_decay
+        nothing = (f.has_extras + f.looks_ahead).differs(0)
+        with f.where(nothing.negated()):
+            f.call(plain, *batch, *state)
+        with f.where(nothing):
+            f.call(full, *batch, *state, *(f.arguments[name] for name in EXTRAS))
+
+
+def _write_plain_step(c: Context, forward: Function, stepping: Function) -> Function:
+    """A step along the gradient of a batch, layer by layer."""
+    with c.module.function("plain_step", **BATCH, **STATE, velocity=FLOATS, **RATES) as f:
+        f.call(forward, f.samples, f.rows, f.n, f.weights, f.workspace)
+        scale = f.number(1.0) / f.n.to_float()
+        state = f.weights, f.workspace, f.gradient, f.velocity, f.lr, f.momentum, f.weight_decay
+        f.call(stepping, f.labels, f.rows, f.n, scale, *state)
+    return f
+
+
+def _write_full_step(c: Context, gradient: Function) -> Function:
+    """A step with all that methods add: the gradient of all weights first, then the step."""
+    mean = _write_mean(c, gradient)
+    ahead = _write_ahead(c, mean)
+    extras, step = write_extras(c.module, "extras", c.packing.size), write_step(c.module, "step_of_all")
+    with c.module.function("full_step", **BATCH, **STATE, velocity=FLOATS, **RATES, **EXTRAS) as f:
+        batch, state = (f.samples, f.labels, f.rows, f.n), (f.weights, f.workspace, f.gradient)
         with f.where(f.looks_ahead.differs(1)):
-            f.call(mean, *batch, f.weights, f.workspace, f.gradient)
+            f.call(mean, *batch, *state)
         with f.where(f.looks_ahead.differs(0)):
-            f.call(ahead, *batch, f.weights, f.workspace, f.gradient, f.ahead, f.alpha)
-        state = f.weights, f.velocity, f.gradient
-        with f.where(f.has_extras.differs(1)):
-            f.call(plain, *state, f.lr, f.momentum, f.weight_decay)
+            f.call(ahead, *batch, *state, f.ahead, f.alpha)
         with f.where(f.has_extras.differs(0)):
-            f.call(full, *state, f.anchor, f.shift, f.lr, f.momentum, f.weight_decay, f.pull)
+            f.call(extras, f.weights, f.gradient, f.anchor, f.shift, f.pull)
+        f.call(step, f.weights, f.velocity, f.gradient, c.packing.size, f.lr, f.momentum, f.weight_decay)
+    return f
 
 
 def _write_mean(c: Context, gradient: Function) -> Function:

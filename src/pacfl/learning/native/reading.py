@@ -42,6 +42,8 @@ def read_plan(module: nn.Module, shape: tuple[int, ...]) -> Plan:
     with torch.no_grad():
         try:
             reader.run(torch.zeros(TRIED, *shape))
+        except NotPlannable as error:  # to which fx has added lines of its own
+            raise NotPlannable(str(error).splitlines()[0]) from None
         except RuntimeError as error:
             raise NotPlannable(f"it does not take samples of shape {shape} ({str(error).splitlines()[0]})") from None
     return reader.plan()

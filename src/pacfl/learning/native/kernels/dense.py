@@ -5,8 +5,7 @@ Arrays of samples have a distance from one sample to the next, `apart`; weights 
 
 from collections.abc import Callable
 
-from pacfl.learning.native.emit import FLOATS, LONG, Array, Function, Index, Module, Value
-from pacfl.learning.native.kernels.blocks import vectors_of
+from pacfl.learning.native.emit import FLOATS, LONG, Function, Index, Module, Value
 from pacfl.learning.native.packing import row_length
 from pacfl.learning.native.plan import Dense
 
@@ -18,16 +17,20 @@ def write_dense(module: Module, name: str, stage: Dense, apart: int) -> Function
     at_once = module.target.registers // 8
     with module.function(name, source=FLOATS, weights=FLOATS, bias=FLOATS, result=FLOATS, n=LONG) as f:
 
-        def block(first: Value, samples: int) -> None:
-            source, result = f.source.at(first * apart), f.result.at(first * apart)
-            whole = stage.outputs - stage.outputs % at_once
-            with f.loop("output", whole, step=at_once) as o:
-                _products(f, stage, (source, result, apart), samples, o, at_once)
-            if whole < stage.outputs:
-                _products(f, stage, (source, result, apart), samples, whole, stage.outputs - whole)
+        def some(first: Index, outputs: int) -> None:
+            in_blocks(f, f.n, lambda s, samples: _products(f, stage, apart, (s, samples), (first, outputs)))
 
-        in_blocks(f, f.n, block)
+        in_steps(f, "output", stage.outputs, at_once, some)
     return f
+
+
+def in_steps(f: Function, name: str, n: int, at_once: int, some: Callable[[Index, int], None]) -> None:
+    """Write some(first, count) for n things, at_once of them as long as there are so many, then the rest."""
+    whole = n - n % at_once
+    with f.loop(name, whole, step=at_once) as i:
+        some(i, at_once)
+    if whole < n:
+        some(whole, n - whole)
 
 
 def in_blocks(f: Function, n: Value, block: Callable[[Value, int], None]) -> None:
@@ -43,12 +46,12 @@ def in_blocks(f: Function, n: Value, block: Callable[[Value, int], None]) -> Non
 
 
 def _products(
-    f: Function, stage: Dense, arrays: tuple[Array, Array, int], samples: int, first: Index, outputs: int
+    f: Function, stage: Dense, apart: int, some_samples: tuple[Value, int], some_outputs: tuple[Index, int]
 ) -> None:
     """Scalar products of some samples with the weights of some outputs."""
-    source, result, apart = arrays
+    (sample, samples), (first, outputs) = some_samples, some_outputs
     row = row_length(stage, f.module.target)
-    weights = f.weights.at(first * row)
+    source, result, weights = f.source.at(sample * apart), f.result.at(sample * apart), f.weights.at(first * row)
     sums = [[f.variable(f"sum{s}_{o}", f.zeros()) for o in range(outputs)] for s in range(samples)]
     with f.loop("input", row, step=f.lanes) as i:
         w = [weights.vector(i + o * row) for o in range(outputs)]
@@ -66,27 +69,27 @@ def _products(
 
 def write_dense_source_gradient(module: Module, name: str, stage: Dense, apart: int, relu: bool) -> Function:
     """`gradient` (samples, outputs) -> of_source (samples, inputs), zero where the ReLU before the source is shut."""
-    row = row_length(stage, module.target)
-    vectors = row // module.target.lanes
-    at_once = module.target.registers // 8
+    vectors = row_length(stage, module.target) // module.target.lanes
     kinds = dict.fromkeys(("source", "weights", "gradient", "of_source"), FLOATS)
     with module.function(name, **kinds, n=LONG) as f:
 
-        def block(first: Value, samples: int) -> None:
-            moved = [array.at(first * apart) for array in (f.source, f.gradient, f.of_source)]
-            whole = vectors - vectors % at_once
-            with f.loop("input", whole * f.lanes, step=at_once * f.lanes) as i:
-                _back(f, stage, moved, (apart, samples, at_once), i, relu)
-            if whole < vectors:
-                _back(f, stage, moved, (apart, samples, vectors - whole), whole * f.lanes, relu)
+        def some(first: Index, count: int) -> None:
+            in_blocks(f, f.n, lambda s, samples: _back(f, stage, apart, (s, samples), (first * f.lanes, count), relu))
 
-        in_blocks(f, f.n, block)
+        in_steps(f, "vector", vectors, module.target.registers // 8, some)
     return f
 
 
-def _back(f: Function, stage: Dense, arrays: list[Array], size: tuple[int, int, int], i: Index, relu: bool) -> None:
-    source, gradient, of_source = arrays
-    apart, samples, vectors = size
+def _back(
+    f: Function,
+    stage: Dense,
+    apart: int,
+    some_samples: tuple[Value, int],
+    some_vectors: tuple[Index, int],
+    relu: bool,
+) -> None:
+    (sample, samples), (i, vectors) = some_samples, some_vectors
+    source, gradient, of_source = (array.at(sample * apart) for array in (f.source, f.gradient, f.of_source))
     row = row_length(stage, f.module.target)
     sums = [[f.variable(f"sum{s}_{v}", f.zeros()) for v in range(vectors)] for s in range(samples)]
     with f.loop("output", stage.outputs) as o:
@@ -101,52 +104,3 @@ def _back(f: Function, stage: Dense, arrays: list[Array], size: tuple[int, int, 
             if relu:
                 value = f.choose(source.vector(at).is_at_most(f.zeros()), f.zeros(), value)
             of_source.put(at, value)
-
-
-def write_dense_weight_gradient(module: Module, name: str, stage: Dense, apart: int) -> Function:
-    """source, gradient -> of_weights (outputs, inputs), of_bias (outputs): sums over n samples."""
-    row = row_length(stage, module.target)
-    outputs = 4
-    whole = stage.outputs - stage.outputs % outputs
-    kinds = dict.fromkeys(("source", "gradient", "of_weights", "of_bias"), FLOATS)
-    with module.function(name, **kinds, n=LONG) as f:
-        with f.loop("output", whole, step=outputs) as o:
-            _outer_products(f, apart, o, outputs, row)
-        if whole < stage.outputs:
-            _outer_products(f, apart, whole, stage.outputs - whole, row)
-        if stage.weights.bias is not None:
-            _sum_of_samples(f, stage, apart)
-    return f
-
-
-def _outer_products(f: Function, apart: int, first: Index, outputs: int, row: int) -> None:
-    at_once = (f.module.target.registers - 1) // 5
-    vectors = row // f.lanes
-    whole = vectors - vectors % at_once
-    with f.loop("input", whole * f.lanes, step=at_once * f.lanes) as i:
-        _outer_block(f, apart, (first, outputs), (i, at_once), row)
-    if whole < vectors:
-        _outer_block(f, apart, (first, outputs), (whole * f.lanes, vectors - whole), row)
-
-
-def _outer_block(f: Function, apart: int, some: tuple[Index, int], inputs: tuple[Index, int], row: int) -> None:
-    (first, outputs), (i, vectors) = some, inputs
-    sums = [[f.variable(f"sum{o}_{v}", f.zeros()) for v in range(vectors)] for o in range(outputs)]
-    with f.loop("sample", f.n) as s:
-        source, gradient = f.source.at(s * apart + i), f.gradient.at(s * apart + first)
-        x = [source.vector(v * f.lanes) for v in range(vectors)]
-        for o in range(outputs):
-            d = gradient.repeated(o)
-            for v in range(vectors):
-                sums[o][v].add_product(d, x[v])
-    for o in range(outputs):
-        for v in range(vectors):
-            f.of_weights.put(first * row + i + (o * row + v * f.lanes), sums[o][v].get())
-
-
-def _sum_of_samples(f: Function, stage: Dense, apart: int) -> None:
-    for start, lanes in vectors_of(stage.outputs, f.lanes):
-        total = f.variable("bias", f.zeros())
-        with f.loop("sample", f.n) as s:
-            total.set(total.get() + f.gradient.vector(s * apart + start))
-        f.of_bias.put(start, f.first_lanes(lanes, total.get()))

@@ -13,6 +13,8 @@ from pacfl.learning.native.kernels.blocks import clear
 from pacfl.learning.native.packing import row_length
 from pacfl.learning.native.plan import Convolve
 
+NEAREST_CACHE = 8192  # floats of it that one kernel may fill
+
 
 def write_weight_gradient(module: Module, name: str, stage: Convolve, strides: RouteStrides) -> Function:
     """Add to the gradient of weights and bias what one sample's result wants: for each window, value times source."""
@@ -118,17 +120,29 @@ def write_source_gradient(module: Module, name: str, stage: Convolve, strides: R
     down, right = pool.stride[0] * stage.stride[0] * stage.source.row, pool.stride[1] * stage.step
     with module.function(name, **kinds, routes=INTS, places=INTS, counts=INTS) as f:
         clear(f, f.of_source, stage.source.size)
-        _list_by_pool(f, stage, strides, frame)
-        for piece in _framed_pieces(stage, module, frame):
-            with f.loop("row", result.height) as y, f.loop("column", result.width) as x:
-                number = y * result.width + x
-                lists = f.places.at(number * result.channels), f.values.at(number * result.channels)
-                _add_to_source(f, piece, f.of_source.at(y * down + x * right), lists, f.counts.number(number))
+        at_once = _outputs_at_once(frame)
+        with f.loop("first_output", result.channels, step=at_once) as first:
+            outputs = first, (first * -1 + result.channels).at_most(at_once)
+            _list_by_pool(f, stage, strides, frame, outputs)
+            for piece in _framed_pieces(stage, module, frame):
+                with f.loop("row", result.height) as y, f.loop("column", result.width) as x:
+                    number = y * result.width + x
+                    places, values = (array.at(number * result.channels) for array in (f.places, f.values))
+                    region = f.of_source.at(y * down + x * right)
+                    _add_to_source(f, piece, region, (places, values, f.counts.number(number)))
     return f
 
 
-def _list_by_pool(f: Function, stage: Convolve, strides: RouteStrides, frame: Frame) -> None:
-    """For every pool: where in the frame the weights of its windows are read, and the gradients there."""
+def _outputs_at_once(frame: Frame) -> int:
+    """So few that what is read of the frame for one piece of the region stays in the nearest cache."""
+    rows = frame.rows_before + 2
+    return max(4, min(frame.outputs, NEAREST_CACHE // (rows * frame.slot)))
+
+
+def _list_by_pool(
+    f: Function, stage: Convolve, strides: RouteStrides, frame: Frame, outputs: tuple[Value, Value]
+) -> None:
+    """For every pool and some outputs: where in the frame the weights of its windows are read, and gradients."""
     result, pool = stage.result, stage.pool
     down, right = stage.stride[0] * stage.source.row, stage.step
     with f.loop("row", result.height) as y, f.loop("column", result.width) as x:
@@ -136,14 +150,15 @@ def _list_by_pool(f: Function, stage: Convolve, strides: RouteStrides, frame: Fr
         corner = y * (pool.stride[0] * down) + x * (pool.stride[1] * right)
         first = number * result.channels
         end = f.variable("end", first)
-        with f.loop("output", result.channels) as o:
+        with f.loop("output", outputs[1]) as i:
+            o = outputs[0] + i
             route = f.routes.number(o * strides.output + number * strides.pixel)
             value = f.gradient.number(result.origin + y * result.row + x * result.channels + o)
             away = route - corner  # rows times `down`, and columns times `right`
             place = frame.origin + o * frame.slot - away
-            for i in range(1, pool.kernel[0]):
+            for row in range(1, pool.kernel[0]):
                 jump = stage.stride[0] * frame.row - down
-                place = f.choose(away.less(i * down), place, place - jump)
+                place = f.choose(away.less(row * down), place, place - jump)
             _append(f, end, (f.places, place), (f.values, value), takes_part=route)
         f.counts.put(number, end.get() - first)
 
@@ -173,9 +188,9 @@ def _framed_pieces(stage: Convolve, module: Module, frame: Frame) -> list[list[_
 
 
 def _add_to_source(
-    f: Function, piece: list[_FramedVector], of_source: Array, lists: tuple[Array, Array], length: Value
+    f: Function, piece: list[_FramedVector], of_source: Array, lists: tuple[Array, Array, Value]
 ) -> None:
-    places, values = lists
+    places, values, length = lists
     sums = [f.variable(f"sum{i}", f.zeros()) for i in range(len(piece))]
     with f.loop("listed", length) as i:
         weights, value = f.framed.at(places.number(i)), values.repeated(i)

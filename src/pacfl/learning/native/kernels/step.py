@@ -1,29 +1,59 @@
-"""Kernels on all weights at once: one step of SGD, and looking ahead."""
+"""Kernels on weights: one step of SGD, and looking ahead."""
 
-from pacfl.learning.native.emit import FLOAT, FLOATS, Function, Module
+from dataclasses import dataclass
+
+from pacfl.learning.native.emit import FLOAT, FLOATS, LONG, Array, Function, Index, Module, Value
+
+RATES = {"lr": FLOAT, "momentum": FLOAT, "weight_decay": FLOAT}
 
 
-def write_step(module: Module, name: str, size: int, with_extras: bool) -> Function:
-    """`v` <- momentum v + g', w <- w - lr v, with g' = g + weight_decay w, and extras: + pull (w - anchor) + shift."""
-    arrays = ("weights", "velocity", "gradient", *(("anchor", "shift") if with_extras else ()))
-    numbers = ("lr", "momentum", "weight_decay", *(("pull",) if with_extras else ()))
-    with module.function(name, **dict.fromkeys(arrays, FLOATS), **dict.fromkeys(numbers, FLOAT)) as f:
-        lr, momentum, decay = (f.everywhere(x) for x in (f.lr, f.momentum, f.weight_decay))
-        with f.loop("weight", size, step=f.lanes) as i:
-            w = f.weights.vector(i)
-            g = f.multiply_add(decay, w, f.gradient.vector(i))
-            if with_extras:
-                g = f.multiply_add(f.everywhere(f.pull), w - f.anchor.vector(i), g) + f.shift.vector(i)
-            v = f.multiply_add(momentum, f.velocity.vector(i), g)
-            f.velocity.put(i, v)
-            f.weights.put(i, w - lr * v)
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step of SGD, a vector of weights at a time: v <- momentum v + g + weight_decay w, then w <- w - lr v."""
+
+    weights: Array
+    velocity: Array
+    lr: Value
+    momentum: Value
+    weight_decay: Value
+
+    @classmethod
+    def of(cls, f: Function) -> "Step":
+        """With the arguments of a function."""
+        rates = (f.everywhere(x) for x in (f.lr, f.momentum, f.weight_decay))
+        return cls(f.weights, f.velocity, *rates)
+
+    def take(self, f: Function, i: Index, gradient: Value) -> None:
+        """At the weights from i on."""
+        w = self.weights.vector(i)
+        v = f.multiply_add(self.momentum, self.velocity.vector(i), f.multiply_add(self.weight_decay, w, gradient))
+        self.velocity.put(i, v)
+        self.weights.put(i, w - self.lr * v)
+
+
+def write_step(module: Module, name: str) -> Function:
+    """A step of n weights, with their gradient."""
+    arrays = {"weights": FLOATS, "velocity": FLOATS, "gradient": FLOATS, "n": LONG}
+    with module.function(name, **arrays, **RATES) as f:
+        step = Step.of(f)
+        with f.loop("weight", f.n, step=f.lanes) as i:
+            step.take(f, i, f.gradient.vector(i))
+    return f
+
+
+def write_extras(module: Module, name: str, size: int) -> Function:
+    """`gradient` <- gradient + pull (weights - anchor) + shift."""
+    arrays = dict.fromkeys(("weights", "gradient", "anchor", "shift"), FLOATS)
+    with module.function(name, **arrays, pull=FLOAT) as f, f.loop("weight", size, step=f.lanes) as i:
+        away = f.weights.vector(i) - f.anchor.vector(i)
+        g = f.multiply_add(f.everywhere(f.pull), away, f.gradient.vector(i)) + f.shift.vector(i)
+        f.gradient.put(i, g)
     return f
 
 
 def write_look_ahead(module: Module, name: str, size: int) -> Function:
-    """`ahead` <- w - alpha g."""
-    with module.function(name, weights=FLOATS, gradient=FLOATS, ahead=FLOATS, alpha=FLOAT) as f:
-        alpha = f.everywhere(f.alpha)
-        with f.loop("weight", size, step=f.lanes) as i:
-            f.ahead.put(i, f.weights.vector(i) - alpha * f.gradient.vector(i))
+    """`ahead` <- weights - alpha gradient."""
+    arrays = dict.fromkeys(("weights", "gradient", "ahead"), FLOATS)
+    with module.function(name, **arrays, alpha=FLOAT) as f, f.loop("weight", size, step=f.lanes) as i:
+        f.ahead.put(i, f.weights.vector(i) - f.everywhere(f.alpha) * f.gradient.vector(i))
     return f
