@@ -40,12 +40,13 @@ def test_keys_are_never_written_over(tmp_path: Path) -> None:
 
 
 def test_the_authority_vouches_for_the_server_by_all_its_names(tmp_path: Path) -> None:
+    """Loopback among them: the SuperLink's own processes reach it there, and without it no run ever starts."""
     layout.make(tmp_path / "d", 1, ["fl.example.org", "192.0.2.7"])
     server = tmp_path / "d" / "server"
     own = x509.load_pem_x509_certificate((server / "server.crt").read_bytes())
     names = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["fl.example.org"]
-    assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == ["192.0.2.7"]
+    assert names.get_values_for_type(x509.DNSName) == ["fl.example.org", "localhost"]
+    assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == ["192.0.2.7", "127.0.0.1"]
     own.verify_directly_issued_by(x509.load_pem_x509_certificate((server / "ca.crt").read_bytes()))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(server / "server.crt", server / "server.key")

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pacfl.deploy import files, keys
 
 PLAN: Final = "deploy.json"
+LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
 class DeployError(RuntimeError):
@@ -38,7 +39,7 @@ def make(
     if folder.exists() and any(folder.iterdir()):
         raise DeployError(f"{folder} is not empty; choose another folder: keys are never written over")
     here = not hosts
-    names = tuple(hosts) or ("127.0.0.1", "localhost")
+    names = tuple(dict.fromkeys((*hosts, *LOOPBACK)))  # the server also speaks to itself, by these names
     free = free_ports(clients + 1)
     site_ports = tuple(free[1:]) if here else (9100,) * clients
     plan = Plan(clients, names, port or (free[0] if here else 8443), site_ports)
