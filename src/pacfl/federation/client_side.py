@@ -13,7 +13,7 @@ from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score
 from pacfl.learning.model import Model, Vector
-from pacfl.learning.task import Diverged, Engine, Learning, Samples, Task
+from pacfl.learning.task import Diverged, Engine, Learning, Samples, Selected, Task
 
 REMEMBERED_MODELS = 16
 ASKED_AT_ONCE = 64  # test samples, of an engine that rounds otherwise in batches of other sizes
@@ -113,7 +113,7 @@ class ClientSide:
 
     def _task(self, t: int, client: ClientId, engine: Engine | None = None) -> Task:
         rows = self.pool.shards[client].train
-        samples = Samples(self.pool.train.x[rows], self.pool.train.y[rows])
+        samples = Selected(self.pool.train, rows)
         key = (self.seed, t, client)
         return Task(self.model, samples, self.learning, engine or self.engine, key, self.pool.raw[rows])
 
@@ -137,7 +137,7 @@ class Told:
             part = new[start : start + at_once]
             # Always as many at once, some of them again: batches of other sizes may round otherwise
             asked = np.resize(part, at_once)
-            right, losses = engine.losses(w, Samples(test.x[asked], test.y[asked]))
+            right, losses = engine.losses(w, Selected(test, asked))
             self._right[part], self._losses[part] = right[: len(part)], losses[: len(part)]
         self._known[new] = True
         return self._right[rows], self._losses[rows]

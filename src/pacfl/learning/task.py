@@ -1,6 +1,7 @@
 """Everything one client may look at: its data, its batches, its way to learn."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import Protocol
 
@@ -38,6 +39,27 @@ class Samples:
 
     x: NDArray[np.float32]  # (n, ...)
     y: NDArray[np.int64]  # (n,)
+
+
+class Selected(Samples):
+    """Some of many samples, by their numbers; copied only for whoever wants them side by side."""
+
+    whole: Samples
+    rows: NDArray[np.int64]
+
+    def __init__(self, whole: Samples, rows: NDArray[np.int64]) -> None:
+        """`whole[rows]`."""
+        self.__dict__.update(whole=whole, rows=rows)  # past the door of a frozen class
+
+    @cached_property
+    def x(self) -> NDArray[np.float32]:
+        """Their images."""
+        return self.whole.x[self.rows]
+
+    @cached_property
+    def y(self) -> NDArray[np.int64]:
+        """Their labels."""
+        return self.whole.y[self.rows]
 
 
 class Diverged(ArithmeticError):  # noqa: N818 - named for what happened

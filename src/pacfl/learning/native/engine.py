@@ -14,12 +14,12 @@ from pacfl.learning.native.compiling import Machine
 from pacfl.learning.native.plan import Plan
 from pacfl.learning.native.program import Program, write_program
 from pacfl.learning.native.target import Target, machine
-from pacfl.learning.task import Learning, Samples
+from pacfl.learning.task import Learning, Samples, Selected
 
-AT_ONCE = 32  # samples in the workspace when no batch says how many
+AT_ONCE = 20  # samples in the workspace when no batch says how many
 
 _ARRAY, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
-_LOGITS = (_ARRAY, _ARRAY, _NUMBER, _ARRAY, _ARRAY, _ARRAY)
+_LOGITS = (_ARRAY, _ARRAY, _NUMBER, _NUMBER, _ARRAY, _ARRAY, _ARRAY)
 _GRADIENT = (_ARRAY, _ARRAY, _ARRAY, _NUMBER, _FLOAT, _ARRAY, _ARRAY, _ARRAY)
 _EXTRAS = (_NUMBER, _ARRAY, _FLOAT, _ARRAY, _NUMBER, _ARRAY, _FLOAT)
 _TRAIN = (*[_ARRAY] * 3, *[_NUMBER] * 3, *[_ARRAY] * 4, *[_FLOAT] * 3, *_EXTRAS)
@@ -51,16 +51,16 @@ class Native:
         seed: int,  # noqa: ARG002 - nothing is drawn here
     ) -> Vector:
         """Train from w, meeting samples in the given order."""
-        x, y = self._checked(samples)
-        rows = _checked_rows(order, len(y))
+        x, y, rows = self._located(samples)
+        met = _checked_order(order, len(rows), rows)
         mu, anchor = pull if pull is not None else (0.0, None)
-        with self._workspace(min(learning.batch, len(y))) as own:
+        with self._workspace(min(learning.batch, len(rows))) as own:
             own.put(own.weights, w)
             own.put(own.velocity, None)
             own.put(own.anchor, anchor)
             own.put(own.shift, shift)
             self._train(
-                _at(x), _at(y), _at(rows), len(rows), len(y), learning.batch,
+                _at(x), _at(y), _at(met), len(met), len(rows), learning.batch,
                 _at(own.weights), _at(own.memory), _at(own.gradient), _at(own.velocity),
                 learning.lr, learning.momentum, learning.weight_decay,
                 pull is not None or shift is not None, _at(own.anchor), mu, _at(own.shift),
@@ -70,38 +70,45 @@ class Native:
 
     def gradient(self, w: Vector, samples: Samples) -> Vector:
         """Gradient of the mean loss over all samples."""
-        x, y = self._checked(samples)
-        with self._workspace(min(AT_ONCE, len(y))) as own:
+        x, y, rows = self._located(samples)
+        with self._workspace(min(AT_ONCE, len(rows))) as own:
             own.put(own.weights, w)
             total = np.zeros_like(own.gradient)
-            for rows in _some(len(y)):
+            for start in range(0, len(rows), AT_ONCE):
+                some = rows[start : start + AT_ONCE]
                 arrays = _at(own.weights), _at(own.memory), _at(own.gradient)
-                self._gradient(_at(x), _at(y), _at(rows), len(rows), 1 / len(y), *arrays)
+                self._gradient(_at(x), _at(y), _at(some), len(some), 1 / len(rows), *arrays)
                 total += own.gradient
             return own.unpack(total)
 
     def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
         """For every sample: whether it is told rightly, and its loss."""
-        x, y = self._checked(samples)
-        logits = np.empty((len(y), self._program.plan.n_outputs), dtype=np.float32)
-        with self._workspace(min(AT_ONCE, len(y))) as own:
+        x, _, rows = self._located(samples)
+        logits = np.empty((len(rows), self._program.plan.n_outputs), dtype=np.float32)
+        with self._workspace(min(AT_ONCE, len(rows))) as own:
             own.put(own.weights, w)
-            for rows in _some(len(y)):
-                self._logits(_at(x), _at(rows), len(rows), _at(own.weights), _at(own.memory), _at(logits[rows[0] :]))
-        return logits.argmax(axis=1) == y, _cross_entropy(logits, y)
+            arrays = _at(own.weights), _at(own.memory), _at(logits)
+            self._logits(_at(x), _at(rows), len(rows), AT_ONCE, *arrays)
+        return logits.argmax(axis=1) == samples.y, _cross_entropy(logits, samples.y)
 
-    def _checked(self, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Samples as compiled code reads them: it trusts what it is given."""
+    def _located(self, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
+        """All images, all labels, and which are meant; checked, for compiled code trusts what it is given."""
         plan = self._program.plan
-        if samples.x.shape[1:] != plan.shape or len(samples.x) != len(samples.y):
+        whole = samples.whole if isinstance(samples, Selected) else samples
+        rows = samples.rows if isinstance(samples, Selected) else np.arange(len(samples.y))
+        n = len(whole.x)
+        if whole.x.shape[1:] != plan.shape or n != len(whole.y):
             raise ValueError(
                 f"samples must have shape {plan.shape}, one for each label; "
-                f"got {samples.x.shape[1:]}, {len(samples.x)} of them and {len(samples.y)} labels"
+                f"got {whole.x.shape[1:]}, {n} of them and {len(whole.y)} labels"
             )
-        y = np.require(samples.y, np.int64, "C")
+        if len(rows) and not 0 <= rows.min() <= rows.max() < n:
+            raise ValueError(f"numbers of samples must be from 0 to {n - 1}, got {rows.min()} to {rows.max()}")
+        y = samples.y
         if len(y) and not 0 <= y.min() <= y.max() < plan.n_outputs:
             raise ValueError(f"labels must be from 0 to {plan.n_outputs - 1}, got {y.min()} to {y.max()}")
-        return np.require(samples.x, np.float32, "C"), y
+        whole_y, numbers = (np.require(a, np.int64, "C") for a in (whole.y, rows))
+        return np.require(whole.x, np.float32, "C"), whole_y, numbers
 
     @contextmanager
     def _workspace(self, samples: int) -> Iterator["_Workspace"]:
@@ -156,16 +163,11 @@ def _aligned(n: int) -> NDArray[np.float32]:
     return room[start : start + n]
 
 
-def _checked_rows(order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    rows = np.require(order, np.int64, "C")
-    if rows.shape[1:] != (n,) or (rows.size and not 0 <= rows.min() <= rows.max() < n):
-        raise ValueError(f"order must be (epochs, {n}) with numbers of samples, got shape {rows.shape}")
-    return rows
-
-
-def _some(n: int) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, n, AT_ONCE):
-        yield np.arange(start, min(start + AT_ONCE, n))
+def _checked_order(order: NDArray[np.int64], n: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows that are met, in order."""
+    if order.shape[1:] != (n,) or (order.size and not 0 <= order.min() <= order.max() < n):
+        raise ValueError(f"order must be (epochs, {n}) with numbers of samples, got shape {order.shape}")
+    return rows[order]
 
 
 def _cross_entropy(logits: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.float32]:

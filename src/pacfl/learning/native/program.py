@@ -43,13 +43,19 @@ def write_program(plan: Plan, target: Target) -> Program:
 
 
 def _write_logits(c: Context, forward: Function) -> None:
-    """`logits` (n, classes) of samples[rows]."""
-    arguments = {"samples": FLOATS, "rows": LONGS, "n": LONG, "weights": FLOATS, "workspace": FLOATS, "logits": FLOATS}
-    with c.module.function("logits", public=True, **arguments) as f:
-        f.call(forward, f.samples, f.rows, f.n, f.weights, f.workspace)
+    """`logits` (n, classes) of samples[rows], so many at once."""
+    of_data = {"samples": FLOATS, "rows": LONGS, "n": LONG, "at_once": LONG}
+    arrays = dict.fromkeys(("weights", "workspace", "logits"), FLOATS)
+    with (
+        c.module.function("logits", public=True, **of_data, **arrays) as f,
+        f.loop("first", f.n, step=f.at_once) as first,
+    ):
+        some = f.at_once.at_most(f.n - first)
+        f.call(forward, f.samples, f.rows.at(first), some, f.weights, f.workspace)
         outputs = f.workspace.at(c.layout.scratch + c.outputs)
-        with f.loop("sample", f.n) as i, f.loop("output", c.plan.n_outputs) as o:
-            f.logits.put(i * c.plan.n_outputs + o, outputs.number(i * c.layout.slab + o))
+        to = f.logits.at(first * c.plan.n_outputs)
+        with f.loop("sample", some) as i, f.loop("output", c.plan.n_outputs) as o:
+            to.put(i * c.plan.n_outputs + o, outputs.number(i * c.layout.slab + o))
 
 
 def _write_gradient(c: Context, forward: Function, backward: Function) -> Function:
