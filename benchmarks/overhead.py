@@ -9,7 +9,7 @@ import argparse
 import resource
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,13 @@ ONCE = {
     "grouping": (PACFL, "admit"),
     "descriptions": (RunFolder, "describe"),
 }
+Spent = defaultdict[str, list[float]]  # seconds of every call, by part
+
 EVERY_ROUND = {"records": (RunFolder, "append"), "checkpoints": (RunFolder, "save_checkpoint")}
 WANTED = {"training": (Local, "train"), "evaluation": (Local, "evaluate")}
 
 
-def timed(spent: Counter[str], name: str, function: Callable[..., Any], now: Callable[[], float]) -> Callable[..., Any]:
+def timed(spent: Spent, name: str, function: Callable[..., Any], now: Callable[[], float]) -> Callable[..., Any]:
     """The same function, its seconds counted."""
 
     def wrapped(*args: Any, **options: Any) -> Any:
@@ -38,7 +40,7 @@ def timed(spent: Counter[str], name: str, function: Callable[..., Any], now: Cal
         try:
             return function(*args, **options)
         finally:
-            spent[name] += now() - started  # type: ignore[assignment]  # seconds, not counts
+            spent[name].append(now() - started)
 
     return wrapped
 
@@ -54,7 +56,7 @@ def main() -> None:
     parser.add_argument("--extrapolate", type=int, default=50, help="rounds of the run whose share is told")
     given = parser.parse_args()
     now = time.process_time if given.processor else time.perf_counter  # the former does not see who else is working
-    spent: Counter[str] = Counter()
+    spent: Spent = defaultdict(list)
     for name, (owner, method) in {**ONCE, **EVERY_ROUND, **WANTED}.items():
         setattr(owner, method, timed(spent, name, getattr(owner, method), now))
     for run in read(given.file, tuple(given.settings)):
@@ -70,18 +72,19 @@ def main() -> None:
     print(f"peak memory: {peaks[0]:.2f} GB in this process, {peaks[1]:.2f} GB in the largest of its workers")
 
 
-def tell(spent: Counter[str], total: float, rounds: int, longer: int) -> None:
+def tell(spent: Spent, total: float, rounds: int, longer: int) -> None:
     """Seconds of every part, and the share of all that is neither training nor evaluation."""
-    other = total - sum(spent.values())
-    for name in (*ONCE, *EVERY_ROUND, *WANTED):
-        print(f"  {name:<14}{spent[name]:9.2f} s {100 * spent[name] / total:6.1f} %")
-    print(f"  {'the rest':<14}{other:9.2f} s {100 * other / total:6.1f} %")
-    once = sum(spent[name] for name in ONCE)
-    each = (sum(spent[name] for name in EVERY_ROUND) + other) / max(rounds, 1)
-    wanted = spent["evaluation"] + spent["training"] * longer / max(rounds, 1)  # judged at the end, as before
-    share = (once + each * longer) / (once + each * longer + wanted)
-    print(f"  outside training and evaluation: {100 * (1 - sum(spent[n] for n in WANTED) / total):.1f} % of this run,")
-    print(f"  and {100 * share:.1f} % of one of {longer} rounds that is judged as often")
+    seconds = {name: sum(spent[name]) for name in (*ONCE, *EVERY_ROUND, *WANTED)}
+    seconds["the rest"] = total - sum(seconds.values())
+    for name, part in seconds.items():
+        print(f"  {name:<14}{part:9.2f} s {100 * part / total:6.1f} %")
+    times = longer / max(rounds, 1)
+    *judgements, last = spent["evaluation"]
+    wanted = (seconds["training"] + sum(judgements)) * times + last
+    other = sum(seconds[name] for name in (*ONCE, "the rest")) + sum(seconds[name] for name in EVERY_ROUND) * times
+    here = 1 - sum(seconds[name] for name in WANTED) / total
+    print(f"  outside training and evaluation: {100 * here:.1f} % of this run,")
+    print(f"  and {100 * other / (other + wanted):.1f} % of one of {longer} rounds that is judged as often")
 
 
 if __name__ == "__main__":
