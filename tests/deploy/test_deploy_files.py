@@ -4,6 +4,7 @@ import ssl
 import stat
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -110,12 +111,21 @@ def test_scripts_are_understood_by_the_shell(tmp_path: Path) -> None:
 
 
 def test_a_process_is_stopped_with_its_children_and_forgotten(tmp_path: Path) -> None:
-    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
-    pid = processes.start(tmp_path, "one", [sys.executable, "-c", child], {}, tmp_path / "log")
+    """Also a child in a session of its own, as those of Flower are."""
+    sleeper = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)"
+    told = "pathlib.Path('child').write_text(str(child.pid))"
+    parent = f"import pathlib, subprocess, sys\nchild = {sleeper}\n{told}\nchild.wait()"
+    (tmp_path / "parent.py").write_text(f"import os\nos.chdir({str(tmp_path)!r})\n{parent}")
+    pid = processes.start(tmp_path, "one", [sys.executable, str(tmp_path / "parent.py")], {}, tmp_path / "log")
     assert processes.running(tmp_path) == {"one": pid}
+    while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
+        time.sleep(0.05)
+    child = int((tmp_path / "child").read_text())
+    assert processes._born(child) is not None
     processes.stop(tmp_path, "one")
     assert processes.running(tmp_path) == {}
-    assert not Path(f"/proc/{pid}/task").exists()
+    assert processes._born(pid) is None
+    assert processes._born(child) is None
 
 
 def test_an_id_that_was_given_to_another_process_is_left_alone(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pacfl.files import write_atomically
 
 FILE: Final = "processes.json"
 SECONDS_TO_STOP: Final = 10.0
+SECONDS_FOR_CHILDREN: Final = 3.0
 
 
 def start(folder: Path, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
@@ -43,16 +44,29 @@ def stop(folder: Path, name: str, how: int = signal.SIGTERM) -> None:
     """Stop a process and its children, by force if it does not heed, and forget it."""
     pid = running(folder).get(name)
     if pid is not None:
+        family = {child: _born(child) for child in _descendants(pid)}  # some in sessions of their own
+        born_here = _born(pid)
         _signal(pid, how)
-        if not _gone(pid, SECONDS_TO_STOP):
+        if not _gone(pid, born_here, SECONDS_TO_STOP):
             _signal(pid, signal.SIGKILL)
-            _gone(pid, SECONDS_TO_STOP)
-        _signal(pid, signal.SIGKILL)  # children that outlived it
+            _gone(pid, born_here, SECONDS_TO_STOP)
+        for child, born in family.items():
+            if not _gone(child, born, SECONDS_FOR_CHILDREN):
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
     _write(folder, {n: p for n, p in _known(folder).items() if n != name})
 
 
-def _gone(pid: int, seconds: float) -> bool:
-    born, end = _born(pid), time.monotonic() + seconds
+def _descendants(pid: int) -> list[int]:
+    own: list[int] = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):  # of every thread
+        with suppress(OSError):  # which may end meanwhile
+            own += map(int, children.read_text().split())
+    return [*own, *(further for child in own for further in _descendants(child))]
+
+
+def _gone(pid: int, born: int | None, seconds: float) -> bool:
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         if born is None or _born(pid) != born:
             return True
