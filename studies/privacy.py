@@ -5,7 +5,9 @@ Outcomes are kept in a file as they come, and what is there is not computed agai
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,37 +55,39 @@ def found(clients: Sequence[Images], epsilon: float | None, rng: np.random.Gener
     return choose_threshold(proximity(bases), [angles["smallest"] for angles in own]).labels
 
 
-def clustered(name: str, seed: int) -> Iterator[Outcome]:
+def clustered(name: str, seed: int, epsilons: Sequence[float | None]) -> Iterator[Outcome]:
     """One federation, for every epsilon."""
     make, _ = SCENARIOS[name]
-    rng = np.random.default_rng([seed, *name.encode()])
-    clients, truth = make(rng)
-    plain = found(clients, None, rng)
-    for epsilon in EPSILONS:
-        labels = plain if epsilon is None else found(clients, epsilon, rng)
-        ari = adjusted_rand_index(plain if name == SKEWED else truth, labels)
-        yield Outcome(name, epsilon, int(labels.max()) + 1, ari)
+    clients, truth = make(np.random.default_rng([seed, *name.encode()]))
+    if name == SKEWED:
+        truth = found(clients, None, np.random.default_rng(seed))
+    for epsilon in epsilons:
+        rng = np.random.default_rng([seed, round(1000 * (epsilon or 0))])
+        labels = found(clients, epsilon, rng)
+        yield Outcome(name, epsilon, int(labels.max()) + 1, adjusted_rand_index(truth, labels))
 
 
-def trained(seed: int) -> Iterator[Outcome]:
+def trained(name: str, seed: int, epsilons: Sequence[float | None]) -> Iterator[Outcome]:
     """Digits in four domains, forty clients: clusters, and accuracy of the models that are received."""
     dataset = digits()
     parts = partition(dataset, BySet((10, 10, 10, 10), 140), 40, np.random.default_rng(seed))
     learning, schedule = Learning(epochs=2, lr=0.1), Schedule(rounds=15, sample=0.25)
-    for epsilon in EPSILONS:
+    for epsilon in epsilons:
         pacfl = PACFL(signature_epsilon=epsilon, private_noise="seeded")
         *_, result = federate(dataset, parts, lambda: mlp((1, 8, 8), 10, 32), pacfl, learning, schedule, seed=seed)
         accuracy = result["accuracy"]["received"]["mean"]
-        yield Outcome(DIGITS, epsilon, result["clusters"], result["ari"], accuracy)
+        yield Outcome(name, epsilon, result["clusters"], result["ari"], accuracy)
 
 
 def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Rows in Markdown."""
-    yield "| federation | epsilon | deviation of noise | clusters found (times) | ARI, mean | ARI, least | accuracy |"
+    yield "| federation | epsilon | deviation of noise | clusters found (seeds) | ARI, mean | ARI, least | accuracy |"
     yield "|---|---|---|---|---|---|---|"
     for name in dict.fromkeys(o.federation for o in outcomes):
         for epsilon in EPSILONS:
             met = [o for o in outcomes if (o.federation, o.epsilon) == (name, epsilon)]
+            if not met:
+                continue
             counts = [o.n_clusters for o in met]
             times = ", ".join(f"{k} ({counts.count(k)})" for k in sorted(set(counts)))
             ari = [o.ari for o in met]
@@ -123,14 +127,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--federations", nargs="+", default=[*FEDERATIONS, DIGITS])
     parser.add_argument("--outcomes", type=Path, default=Path("privacy-outcomes.jsonl"))
+    parser.add_argument("--most-epsilon", type=float, default=max(e for e in EPSILONS if e is not None))
     parser.add_argument("--figure", type=Path)
     asked = parser.parse_args()
-    for name in asked.federations:
-        seeds_done = sum(o.federation == name for o in kept(asked.outcomes)) // len(EPSILONS)
-        for seed in range(seeds_done, asked.seeds):
-            outcomes = list(trained(seed) if name == DIGITS else clustered(name, seed))
+    for name, seed in product(asked.federations, range(asked.seeds)):
+        met = Counter(o.epsilon for o in kept(asked.outcomes) if o.federation == name)
+        epsilons = [e for e in EPSILONS if met[e] <= seed and (e is None or e <= asked.most_epsilon)]
+        for outcome in (trained if name == DIGITS else clustered)(name, seed, epsilons):
             with asked.outcomes.open("a") as file:
-                file.writelines(json.dumps(outcome) + "\n" for outcome in outcomes)
+                file.write(json.dumps(outcome) + "\n")
     for row in table(kept(asked.outcomes)):
         print(row)
     if asked.figure is not None:
