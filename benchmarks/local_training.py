@@ -1,0 +1,188 @@
+"""Speed of local training, beside its peers: `python -m benchmarks.local_training [PART ...] [--repeats 5] ...`.
+
+Everything in a table is timed in one run, interleaved, so that a busy machine slows all alike; a quiet one is better.
+"""
+
+import argparse
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from benchmarks import training_peers as peers
+from benchmarks.timing import CORES, Times, busy, interleaved, rates, spread
+from benchmarks.training_runs import published, whole_run
+from benchmarks.training_work import LEARNING, NETS, Net, clients, flops
+from pacfl.learning.eager import Eager
+from pacfl.learning.engines import build_engine
+from pacfl.learning.task import Engine, Learning
+
+
+def product(n: int = 1024) -> Callable[[], object]:
+    """A matrix product as fast as torch can, all cores."""
+    a, b = (torch.randn(n, n) for _ in range(2))
+
+    def multiply() -> None:
+        with peers.threads(CORES):
+            for _ in range(10):
+                torch.mm(a, b)
+
+    return multiply
+
+
+def speed(given: argparse.Namespace) -> None:
+    """Steps of SGD per second, for every net."""
+    for name in given.nets:
+        net = NETS[name]
+        large = name == "resnet9"
+        n_clients, n_samples = (2, 20) if large else (given.clients, given.samples)
+        pool = clients(net, n_clients, n_samples)
+        steps = n_clients * -(-n_samples // LEARNING.batch)
+        with ExitStack() as stack:
+            tasks: dict[str, Callable[[], object]] = {
+                f"DataLoader, eager, {CORES} threads": peers.loaders(net, pool, CORES),
+                "DataLoader, eager, 1 thread": peers.loaders(net, pool, 1),
+                "the authors' loop, pictures transformed one by one": peers.pictures(net, pool, CORES),
+                f"our eager engine, {CORES} processes": stack.enter_context(peers.ours(net, pool, "eager", CORES)),
+            }
+            if not large:
+                for workers in {1, CORES}:
+                    own = stack.enter_context(peers.ours(net, pool, "native", workers))
+                    tasks[f"our native engine, {workers} threads"] = own
+            if given.flower and find_spec("flwr"):
+                simulated = stack.enter_context(peers.flower(name, n_clients, n_samples, CORES))
+                tasks[f"Flower on Ray, {CORES} processes"] = lambda: simulated.train(simulated.nodes)  # noqa: B023
+            tasks["matrix product"] = product()
+            times = interleaved(tasks, given.repeats)
+        _tell_speed(net, times, steps, None if large else flops(net), f"{n_clients} clients of {n_samples} samples")
+
+
+def _tell_speed(net: Net, times: Times, steps: int, work: float | None, size: str) -> None:
+    base = median(next(iter(times.values())))
+    peak = 10 * 2 * 1024**3 / median(times["matrix product"])
+    print(f"\n{net.name}; {size}, batch {LEARNING.batch}; {len(next(iter(times.values())))} repeats; {busy()}.\n")
+    print("| | steps per second | times DataLoader eager | of the product's speed |\n|---|---|---|---|")
+    for name, seconds in times.items():
+        if name != "matrix product":
+            share = "" if work is None else f"{100 * steps / median(seconds) * work / peak:.0f} %"
+            print(f"| {name} | {rates(seconds, steps)} | {base / median(seconds):.1f} | {share} |")
+    if work is not None:
+        print(f"| matrix product, {peak / 1e9:,.0f} GFLOP/s | {peak / work:,.0f} allowed | | 100 % |")
+
+
+def evaluation(given: argparse.Namespace) -> None:
+    """Losses of many images, for one model after the other."""
+    net = NETS["lenet5-3x32x32"]
+    model, pool = net.model(), clients(net, 1, 10, n_test=given.images)
+    module = model.build().eval()
+    test = TensorDataset(torch.tensor(pool.test.x), torch.tensor(pool.test.y))
+
+    @torch.no_grad()
+    def plainly() -> None:
+        with peers.threads(CORES):
+            for _ in range(given.models):
+                for x, y in DataLoader(test, 32):
+                    torch.nn.functional.cross_entropy(module(x), y, reduction="none")
+
+    native = build_engine("native", model, net.shape)
+    with ThreadPoolExecutor(CORES) as threads:
+        tasks = {
+            "DataLoader, eager, batch 32": plainly,
+            "our native engine": lambda: list(
+                threads.map(lambda _: native.losses(model.initial, pool.test), range(given.models))
+            ),
+        }
+        times = interleaved(tasks, given.repeats)
+    base, images = median(times["DataLoader, eager, batch 32"]), given.models * given.images
+    print(f"\nEvaluation: {given.models} clients of {given.images} images, {net.name}; {busy()}.\n")
+    print("| | images per second | times DataLoader eager |\n|---|---|---|")
+    for name, seconds in times.items():
+        print(f"| {name} | {rates(seconds, images)} | {base / median(seconds):.1f} |")
+
+
+def agreement(given: argparse.Namespace) -> None:
+    """Weights after fifty steps by both engines, with all that methods add; and by one thread and by two."""
+    learning = Learning(batch=10, lr=0.01, momentum=0.5)
+    print("\nLargest difference from the eager engine after 50 steps, median (range) of", given.repeats, "data sets.\n")
+    kinds = ("plain", "pull", "shift", "lookahead")
+    print(f"| | {' | '.join(kinds)} | 1 and {CORES} threads |\n|---|{'---|' * (len(kinds) + 1)}")
+    for name in (n for n in given.nets if n != "resnet9"):
+        net = NETS[name]
+        model = net.model()
+        both = [Eager(model), build_engine("native", model, net.shape)]
+        apart = {kind: [_apart(both, net, kind, seed, learning) for seed in range(given.repeats)] for kind in kinds}
+        pool = clients(net, 4, 50)
+        trained = []
+        for workers in (1, CORES):
+            with peers.ours(net, pool, "native", workers) as train:
+                uploads = train()
+                trained.append([u.content["w"].tobytes() for u in uploads])  # type: ignore[attr-defined]  # uploads
+        equal = "equal to the bit" if trained[0] == trained[1] else "differ"
+        print(f"| {net.name} | {' | '.join(spread(apart[kind]) for kind in kinds)} | {equal} |")
+
+
+def _apart(both: list[Engine], net: Net, kind: str, seed: int, learning: Learning) -> float:
+    with peers.threads(1):
+        rng = np.random.default_rng(seed)
+        samples = clients(net, 1, 100, seed=seed).train
+        w = net.model().initial
+        some = rng.normal(scale=0.01, size=w.shape).astype(np.float32)
+        pull, shift = ((0.1, w + some) if kind == "pull" else None), (some if kind == "shift" else None)
+        lookahead = 0.01 if kind == "lookahead" else None
+        order = np.stack([rng.permutation(100) for _ in range(5)])
+        one, other = (e.sgd(w, samples, order, learning, pull, shift, lookahead, 0) for e in both)
+        return float(np.abs(one - other).max())
+
+
+def growth(given: argparse.Namespace) -> None:
+    """The same work, divided among few clients or many."""
+    net = NETS["lenet5-3x32x32"]
+    total = given.clients * given.samples
+    with ExitStack() as stack:
+        tasks = {}
+        for n in (10, 20, 50, 100):
+            pool = clients(net, n, total // n)
+            tasks[str(n)] = stack.enter_context(peers.ours(net, pool, "native", CORES))
+        times = interleaved(tasks, given.repeats)
+    print(f"\nGrowth: {total} samples of {net.name}, divided among so many clients; {busy()}.\n")
+    print("| clients | steps per second |\n|---|---|")
+    for name, seconds in times.items():
+        print(f"| {name} | {rates(seconds, total / LEARNING.batch)} |")
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "speed": speed,
+    "evaluation": evaluation,
+    "agreement": agreement,
+    "growth": growth,
+    "whole-run": lambda given: whole_run(given.data, given.rounds),
+    "published": lambda given: published(given.rounds, given.flower),
+}
+
+
+def main() -> None:
+    """Print tables in Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser.add_argument("--nets", nargs="+", choices=list(NETS), default=[n for n in NETS if n != "small-cnn"])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--samples", type=int, default=500)
+    parser.add_argument("--models", type=int, default=100, help="that are evaluated")
+    parser.add_argument("--images", type=int, default=2000, help="that each of them is shown")
+    parser.add_argument("--rounds", type=int, default=50, help="of a whole run, and of what others publish")
+    parser.add_argument("--data", type=Path, help="folder with data sets, for a whole run")
+    parser.add_argument("--flower", action="store_true", help="run Flower's simulation on Ray as well")
+    given = parser.parse_args()
+    for part in given.parts or PARTS:
+        PARTS[part](given)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Timing of tasks side by side, and how it is told."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from statistics import median
+
+CORES = os.cpu_count() or 1
+Times = dict[str, list[float]]  # seconds, one for each repeat
+
+
+def interleaved(tasks: Mapping[str, Callable[[], object]], repeats: int) -> Times:
+    """Seconds of every task, one after the other, as often as asked."""
+    times: Times = {name: [] for name in tasks}
+    for _ in range(repeats):
+        for name, task in tasks.items():
+            started = time.perf_counter()
+            task()
+            times[name].append(time.perf_counter() - started)
+    return times
+
+
+def spread(values: list[float]) -> str:
+    """Median and range."""
+    return f"{median(values):,.3g} ({min(values):,.3g} to {max(values):,.3g})"
+
+
+def rates(seconds: list[float], work: float) -> str:
+    """Work per second: median and range."""
+    values = [work / s for s in seconds]
+    return f"{median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
+
+
+def busy() -> str:
+    """How busy the machine is."""
+    return f"load {os.getloadavg()[0]:.1f} on {CORES} cores"

@@ -1,0 +1,179 @@
+"""Ways to train the same clients, each a function that does it once: ours, and those that are usual."""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from benchmarks.training_work import LEARNING, NETS, Net, clients
+from pacfl.algorithms import FedAvg
+from pacfl.federation.client_side import Pool
+from pacfl.federation.local import local
+
+Train = Callable[[], object]  # all clients, one epoch
+
+
+class Pictures(Dataset[tuple[Tensor, int]]):
+    """Pictures that are turned into tensors and normalised one by one, whenever they are asked for."""
+
+    def __init__(self, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
+        """(n, height, width, channels) of bytes, and labels."""
+        self._x, self._y = x, y
+
+    def __len__(self) -> int:
+        return len(self._y)
+
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        picture = Image.fromarray(self._x[i].squeeze())
+        pixels = np.asarray(picture, dtype=np.uint8).reshape(self._x.shape[1:])
+        tensor = torch.from_numpy(pixels.transpose(2, 0, 1).copy()).float().div_(255)
+        return (tensor - 0.5) / 0.25, int(self._y[i])
+
+
+def epoch(module: nn.Module, loader: "DataLoader[Any]") -> None:
+    """The loop that everybody writes."""
+    optimiser = torch.optim.SGD(module.parameters(), lr=LEARNING.lr, momentum=LEARNING.momentum)
+    module.train()
+    for x, y in loader:
+        optimiser.zero_grad()
+        cross_entropy(module(x), y).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        optimiser.step()
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """So many threads of torch."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def loaders(net: Net, pool: Pool, cores: int) -> Train:
+    """A DataLoader over tensors, the plain loop, all cores for every operation."""
+    sets = [TensorDataset(torch.tensor(x), torch.tensor(y)) for x, y in _each(pool)]
+
+    def train() -> None:
+        with threads(cores):
+            for own in sets:
+                epoch(net.module(), DataLoader(own, LEARNING.batch, shuffle=True))
+
+    return train
+
+
+def pictures(net: Net, pool: Pool, cores: int) -> Train:
+    """As the authors' released code: every picture is transformed anew in the DataLoader."""
+    sets = [Pictures(_bytes(x), y) for x, y in _each(pool)]
+
+    def train() -> None:
+        with threads(cores):
+            for own in sets:
+                epoch(net.module(), DataLoader(own, LEARNING.batch, shuffle=True))
+
+    return train
+
+
+@contextmanager
+def ours(net: Net, pool: Pool, engine: str, workers: int) -> Iterator[Train]:
+    """The local backend of this project."""
+    model = net.model()
+    downloads = {c: {"w": model.initial} for c in range(len(pool.shards))}
+    with local(FedAvg(), model, pool, LEARNING, 0, workers, engine=engine) as backend:
+        backend.train(0, downloads, frozenset())  # workers are born when they are first needed
+        yield lambda: backend.train(0, downloads, frozenset())
+
+
+class Simulated:
+    """Flower's simulation on Ray: a process for every core, in it the plain loop on one thread."""
+
+    def __init__(self, grid: Any, module: nn.Module, nodes: list[int]) -> None:
+        """Nodes that answer, and the model that is sent to them."""
+        self._grid, self._weights, self.nodes = grid, module.state_dict(), nodes
+
+    def train(self, nodes: list[int]) -> None:
+        """One round: the model goes to the nodes, and becomes the mean of what comes back."""
+        from flwr.app import ArrayRecord, Message, RecordDict
+
+        content = RecordDict({"arrays": ArrayRecord(self._weights)})
+        replies = list(self._grid.send_and_receive([Message(content, node, "train") for node in nodes]))
+        if len(replies) != len(nodes) or any(reply.has_error() for reply in replies):
+            raise RuntimeError(f"{len(replies)} of {len(nodes)} clients answered")
+        trained = [reply.content["arrays"].to_torch_state_dict() for reply in replies]
+        self._weights = {key: torch.stack([t[key] for t in trained]).mean(0) for key in self._weights}
+
+
+@contextmanager
+def flower(name: str, n_clients: int, n_samples: int, workers: int) -> Iterator[Simulated]:
+    """A simulation that runs until the block is left."""
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
+    from flwr.simulation import run_simulation
+
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    server, client = ServerApp(), ClientApp()
+    grids: queue.Queue[Any] = queue.Queue()
+    over = threading.Event()
+
+    def hand_over(grid: Any, context: Any) -> None:  # noqa: ARG001 - Flower's form
+        grids.put(grid)
+        over.wait()
+
+    def answer(message: Any, context: Any) -> Any:
+        return _answered(message, context.node_config["partition-id"], name, n_clients, n_samples)
+
+    server.main()(hand_over)
+    client.train()(answer)
+    resources: Any = {"init_args": {"num_cpus": workers}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+    thread = threading.Thread(target=lambda: run_simulation(server, client, n_clients, backend_config=resources))
+    thread.start()
+    try:
+        grid = grids.get(timeout=300)
+        nodes: list[int] = []
+        while len(nodes) < n_clients:
+            nodes = sorted(grid.get_node_ids())
+        simulated = Simulated(grid, NETS[name].module(), nodes)
+        simulated.train(nodes[: 4 * workers])  # processes import torch when they first train
+        yield simulated
+    finally:
+        over.set()
+        thread.join()
+
+
+def _answered(message: Any, partition: int, name: str, n_clients: int, n_samples: int) -> Any:
+    """In a process of Ray: train one client."""
+    from flwr.app import ArrayRecord, Message, RecordDict
+
+    torch.set_num_threads(1)
+    module = NETS[name].module()
+    module.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    epoch(module, DataLoader(_own(name, n_clients, n_samples)[partition], LEARNING.batch, shuffle=True))
+    return Message(RecordDict({"arrays": ArrayRecord(module.state_dict())}), reply_to=message)
+
+
+@cache
+def _own(name: str, n_clients: int, n_samples: int) -> list[TensorDataset]:
+    pool = clients(NETS[name], n_clients, n_samples)
+    return [TensorDataset(torch.tensor(x), torch.tensor(y)) for x, y in _each(pool)]
+
+
+def _each(pool: Pool) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
+    for shard in pool.shards:
+        yield pool.train.x[shard.train], pool.train.y[shard.train]
+
+
+def _bytes(x: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Samples as pictures (n, height, width, channels)."""
+    return np.clip(128 + 32 * x.transpose(0, 2, 3, 1), 0, 255).astype(np.uint8)

@@ -1,0 +1,112 @@
+"""Whole runs: an experiment of the paper from end to end, and workloads that other frameworks publish figures of."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.timing import CORES, busy
+from benchmarks.training_peers import flower
+from benchmarks.training_work import LEARNING, NETS, clients
+from pacfl.algorithms import FedAvg
+from pacfl.experiment.config import expand
+from pacfl.experiment.run import going_on, read
+from pacfl.federation.local import local
+from pacfl.federation.rounds import rounds
+from pacfl.federation.schedule import Schedule, events
+from pacfl.learning.native.engine import Native
+
+MIX4M: dict[str, Any] = {
+    "data": {
+        "name": "mix4",
+        "sets": ["cifar10", "mnist_m", "fmnist", "usps"],
+        "clients": 100,
+        "scheme": {"kind": "by-set", "counts": [32, 26, 28, 14], "size": 500},
+    },
+    "model": {"name": "lenet5"},
+    "learning": {"epochs": 5, "batch": 10, "lr": 0.01, "momentum": 0.5},
+    "algorithm": {"name": "pacfl"},
+}
+
+
+@contextmanager
+def counted(owner: type, methods: tuple[str, ...]) -> Iterator[list[float]]:
+    """Seconds that threads spend in some methods."""
+    spent: list[float] = []
+    before = {name: getattr(owner, name) for name in methods}
+
+    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            started = time.perf_counter()
+            try:
+                return method(*args, **options)
+            finally:
+                spent.append(time.perf_counter() - started)
+
+        return call
+
+    for name, method in before.items():
+        setattr(owner, name, timed(method))
+    try:
+        yield spent
+    finally:
+        for name, method in before.items():
+            setattr(owner, name, method)
+
+
+def whole_run(data: Path | None, n_rounds: int) -> None:
+    """PACFL on MIX-4m: the native engine on all cores, and the plain loop."""
+    schedule = {"rounds": n_rounds, "sample": 0.1, "evaluate_every": 10}
+    (run,) = expand({**MIX4M, "schedule": schedule})
+    federation = read(run, data)
+    seconds: dict[str, float] = {}
+    with counted(Native, ("sgd", "gradient", "losses")) as inside:
+        for engine, workers in (("native", CORES), ("eager", 1)):
+            started = time.perf_counter()
+            with federation.backend(workers, "cpu", engine) as backend:
+                for _ in going_on(federation, backend, {}):
+                    pass
+            seconds[engine] = time.perf_counter() - started
+    print(f"\nPACFL on MIX-4m, {n_rounds} rounds, 10 of 100 clients, 5 epochs, judged every 10 rounds; {busy()}.\n")
+    print("| | seconds | times the plain loop | inside the engine |\n|---|---|---|---|")
+    share = 100 * sum(inside) / (CORES * seconds["native"])
+    ratio = seconds["eager"] / seconds["native"]
+    print(f"| native engine, {CORES} threads | {seconds['native']:.0f} | {ratio:.1f} | {share:.0f} % |")
+    print(f"| eager engine, one client after the other | {seconds['eager']:.0f} | 1 | |")
+
+
+PUBLISHED = {
+    "logistic regression, 1,000 clients of 60 samples, 10 a round (FLUTE)": ("logistic", 1000, 60, 10),
+    "small CNN, 1,000 users of 50 samples, 50 a round (pfl-research)": ("small-cnn", 1000, 50, 50),
+}
+
+
+def published(n_rounds: int, with_flower: bool) -> None:
+    """Rounds of FedAvg, one epoch of batches of 10."""
+    print(f"\nWorkloads that others publish: {n_rounds} rounds of FedAvg; {busy()}.\n")
+    print("| | seconds for 100 rounds |\n|---|---|")
+    for title, (name, n_clients, n_samples, sampled) in PUBLISHED.items():
+        net = NETS[name]
+        pool = clients(net, n_clients, n_samples)
+        schedule = Schedule(rounds=n_rounds, sample=sampled / n_clients)
+        for engine, workers in (("native", CORES), ("eager", CORES)):
+            with local(FedAvg(), net.model(), pool, LEARNING, 0, workers, engine=engine) as backend:
+                started = time.perf_counter()
+                plan = list(events(schedule, n_clients, 0))[:n_rounds]  # without the judging after the last
+                for _ in rounds(FedAvg(), backend, FedAvg().init_server(net.model()), plan):
+                    pass
+                seconds = time.perf_counter() - started
+            print(f"| {title}: our {engine} engine | {100 * seconds / n_rounds:.1f} |", flush=True)
+        if with_flower and find_spec("flwr"):
+            with ExitStack() as stack:
+                simulated = stack.enter_context(flower(name, n_clients, n_samples, CORES))
+                started = time.perf_counter()
+                for t in range(n_rounds):
+                    chosen = np.random.default_rng(t).choice(simulated.nodes, sampled, replace=False)
+                    simulated.train(chosen.tolist())
+                seconds = time.perf_counter() - started
+            print(f"| {title}: Flower on Ray | {100 * seconds / n_rounds:.1f} |", flush=True)
