@@ -54,16 +54,18 @@ class Native:
         x, y, rows = self._located(samples)
         met = _checked_order(order, len(rows), rows)
         mu, anchor = pull if pull is not None else (0.0, None)
+        extras = pull is not None or shift is not None
         with self._workspace(min(learning.batch, len(rows))) as own:
             own.put(own.weights, w)
             own.put(own.velocity, None)
-            own.put(own.anchor, anchor)
-            own.put(own.shift, shift)
+            if extras:
+                own.put(own.anchor, anchor)
+                own.put(own.shift, shift)
             self._train(
                 _at(x), _at(y), _at(met), len(met), len(rows), learning.batch,
                 _at(own.weights), _at(own.memory), _at(own.gradient), _at(own.velocity),
                 learning.lr, learning.momentum, learning.weight_decay,
-                pull is not None or shift is not None, _at(own.anchor), mu, _at(own.shift),
+                extras, _at(own.anchor), mu, _at(own.shift),
                 lookahead is not None, _at(own.ahead), lookahead or 0.0,
             )  # fmt: skip
             return own.unpack(own.weights)
@@ -129,6 +131,7 @@ class _Workspace:
     """Memory of one thread. What is around maps is zero for ever."""
 
     program: Program
+    given: NDArray[np.float32]  # a vector of the model, and one zero more
     weights: NDArray[np.float32]
     velocity: NDArray[np.float32]
     gradient: NDArray[np.float32]
@@ -140,7 +143,7 @@ class _Workspace:
     @classmethod
     def of(cls, program: Program) -> "_Workspace":
         sizes = [program.packing.size + program.target.lanes] * 6 + [program.layout.floats(1)]
-        return cls(program, *map(_aligned, sizes))
+        return cls(program, *map(_aligned, [program.plan.n_weights + 1, *sizes]))
 
     def grow(self, samples: int) -> None:
         floats = self.program.layout.floats(samples)
@@ -148,12 +151,15 @@ class _Workspace:
             self.memory = _aligned(floats)
 
     def put(self, to: NDArray[np.float32], vector: Vector | None) -> None:
-        to[:] = 0  # between the weights too, where a training that left the numbers may have left some
-        if vector is not None:
-            to[self.program.packing.positions] = vector
+        """All of it, what fills up rows too: a training that left the numbers may have left some there."""
+        if vector is None:
+            to[:] = 0
+        else:
+            self.given[: len(vector)] = vector
+            self.given.take(self.program.packing.origins, out=to[: self.program.packing.size], mode="clip")
 
     def unpack(self, packed: NDArray[np.float32]) -> Vector:
-        return packed[self.program.packing.positions]
+        return packed.take(self.program.packing.positions)
 
 
 def _aligned(n: int) -> NDArray[np.float32]:

@@ -1,6 +1,7 @@
 """Where the weights of a model lie: row by row, each row in whole vectors."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,13 @@ class Packing:
     places: tuple[Place, ...]  # of the layers with weights, in the order of the plan
     positions: NDArray[np.int64]  # (d,) where each weight of the model's vector lies
     size: int
+
+    @cached_property
+    def origins(self) -> NDArray[np.int64]:
+        """(size,) which weight lies there; d, one beyond the last, where none does."""
+        origins = np.full(self.size, len(self.positions), dtype=np.int64)
+        origins[self.positions] = np.arange(len(self.positions))
+        return origins
 
 
 def packing(plan: Plan, target: Target) -> Packing:
