@@ -115,7 +115,7 @@ class ClientSide:
         rows = self.pool.shards[client].train
         samples = Selected(self.pool.train, rows)
         key = (self.seed, t, client)
-        return Task(self.model, samples, self.learning, engine or self.engine, key, self.pool.raw[rows])
+        return Task(self.model, samples, self.learning, engine or self.engine, key, self.pool.raw, rows)
 
 
 class Told:

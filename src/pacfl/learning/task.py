@@ -102,7 +102,13 @@ class Task:
     learning: Learning
     engine: Engine
     key: tuple[int, int, int]  # seed, round, client
-    raw: NDArray[np.generic]  # training samples as the client has them, for its signature
+    unprepared: NDArray[np.generic]  # training samples before any preparation, its own or everybody's
+    rows: NDArray[np.int64] | None = None  # which of these are its own, if not all
+
+    @property
+    def raw(self) -> NDArray[np.generic]:
+        """Training samples as the client has them, for its signature."""
+        return self.unprepared if self.rows is None else self.unprepared[self.rows]
 
     @property
     def n_samples(self) -> int:

@@ -1,7 +1,6 @@
 """Where the weights of a model lie: row by row, each row in whole vectors."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,20 +26,18 @@ class Packing:
     """
 
     places: tuple[Place, ...]  # of the layers with weights, in the order of the plan
-    positions: NDArray[np.int64]  # (d,) where each weight of the model's vector lies
-    size: int
+    positions: NDArray[np.int32]  # (d,) where each weight of the model's vector lies
+    origins: NDArray[np.int32]  # (size,) which weight lies there; -1 where none does
 
-    @cached_property
-    def origins(self) -> NDArray[np.int64]:
-        """(size,) which weight lies there; d, one beyond the last, where none does."""
-        origins = np.full(self.size, len(self.positions), dtype=np.int64)
-        origins[self.positions] = np.arange(len(self.positions))
-        return origins
+    @property
+    def size(self) -> int:
+        """Floats in all."""
+        return len(self.origins)
 
 
 def packing(plan: Plan, target: Target) -> Packing:
     """How the weights of a plan are packed for a target."""
-    positions = np.full(plan.n_weights, -1, dtype=np.int64)
+    positions = np.full(plan.n_weights, -1, dtype=np.int32)
     places: list[Place] = []
     end = 0
     for stage in layers(plan):
@@ -53,7 +50,9 @@ def packing(plan: Plan, target: Target) -> Packing:
         if stage.weights.bias is not None:
             positions[stage.weights.bias : stage.weights.bias + outputs] = place.bias + np.arange(outputs)
         places.append(place)
-    return Packing(tuple(places), positions, end)
+    origins = np.full(end, -1, dtype=np.int32)
+    origins[positions] = np.arange(plan.n_weights)
+    return Packing(tuple(places), positions, origins)
 
 
 def layers(plan: Plan) -> tuple[Convolve | Dense, ...]:

@@ -6,6 +6,7 @@ from pacfl.learning.native.backward import Backward, write_backward
 from pacfl.learning.native.context import Context
 from pacfl.learning.native.emit import FLOAT, FLOATS, LONG, LONGS, Function, Module
 from pacfl.learning.native.forward import write_forward
+from pacfl.learning.native.kernels.order import write_reordering
 from pacfl.learning.native.kernels.step import RATES, write_extras, write_look_ahead, write_step
 from pacfl.learning.native.layout import Layout, layout
 from pacfl.learning.native.packing import Packing, packing
@@ -34,6 +35,7 @@ class Program:
 def write_program(plan: Plan, target: Target) -> Program:
     """All functions of a plan for a target."""
     c = Context(plan, Module("pacfl", target), packing(plan, target), layout(plan, target))
+    write_reordering(c.module, "reorder")
     forward = write_forward(c)
     _write_logits(c, forward)
     backward = write_backward(c)
