@@ -1,3 +1,4 @@
+import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -10,11 +11,13 @@ from torch import nn
 
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, Vector, as_model
+from pacfl.learning.native.compiling import assembly
 from pacfl.learning.native.engine import Native
+from pacfl.learning.native.program import write_program
 from pacfl.learning.native.reading import read_plan
-from pacfl.learning.native.target import AVX2, SSE, Target, machine
+from pacfl.learning.native.target import AVX2, AVX512, SSE, Target, machine
 from pacfl.learning.nets import lenet5, logistic, mlp
-from pacfl.learning.task import Learning, Samples
+from pacfl.learning.task import Learning, Samples, Selected
 
 Build = Callable[[], nn.Module]
 
@@ -121,6 +124,21 @@ def test_code_for_older_machines_trains_alike(name: str, target: Target) -> None
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("target", "registers"), [(SSE, "%xmm"), (AVX2, "%ymm"), (AVX512, "%zmm")], ids=["sse", "avx2", "avx512"]
+)
+def test_code_for_a_target_uses_its_registers_and_no_wider_ones(target: Target, registers: str) -> None:
+    """Whether or not this machine has them."""
+    if not platform.machine().endswith("64") or "arm" in platform.machine() or "aarch" in platform.machine():
+        pytest.skip("these are registers of x86-64")
+    text = write_program(read_plan(model("flat").build(), (13,)), target).text
+    told = assembly(text, target)
+    wider = {"%xmm": ("%ymm", "%zmm"), "%ymm": ("%zmm",), "%zmm": ()}[registers]
+    assert registers in told
+    assert not any(other in told for other in wider)
+    assert ("vfmadd" in told) == (target != SSE), "products are added in one operation where there is one"
+
+
 @pytest.mark.parametrize("n", [1, 4, 5, 33, 70])
 @pytest.mark.parametrize("name", NETS)
 def test_gradients_and_losses_are_those_of_the_eager_engine(name: str, n: int) -> None:
@@ -198,6 +216,26 @@ def test_what_does_not_fit_is_refused_before_compiled_code_reads_it() -> None:
         native.sgd(w, given, order + 1, *nothing)
     with pytest.raises(ValueError, match=r"order must be \(epochs, 6\)"):
         native.sgd(w, given, order[:, :5], *nothing)
+    with pytest.raises(ValueError, match=f"{len(w)} weights, got shape"):
+        native.sgd(w[1:], given, order, *nothing)
+    with pytest.raises(ValueError, match=f"{len(w)} weights, got shape"):
+        native.sgd(w, given, order, Learning(), (0.1, w[1:]), None, None, 0)
+    with pytest.raises(ValueError, match="numbers of samples must be from 0 to 5, got 3 to 6"):
+        native.losses(w, Selected(given, np.array([3, 6])))
+
+
+def test_selected_samples_are_those_that_were_selected() -> None:
+    """In any order, and some of them twice."""
+    name = "padded"
+    given, w = samples(name, 12), model(name).initial
+    rows = np.array([7, 2, 2, 11, 0])
+    one, other = Selected(given, rows), Samples(given.x[rows], given.y[rows])
+    native, order = engine(name), np.array([[4, 1, 3, 0, 2]])
+    assert native.gradient(w, one).tobytes() == native.gradient(w, other).tobytes()
+    assert native.losses(w, one)[1].tobytes() == native.losses(w, other)[1].tobytes()
+    trained = [native.sgd(w, s, order, Learning(batch=2), None, None, None, 0).tobytes() for s in (one, other)]
+    assert trained[0] == trained[1]
+    assert Eager(model(name)).gradient(w, one).tobytes() == Eager(model(name)).gradient(w, other).tobytes()
 
 
 def test_training_changes_nothing_that_it_was_given() -> None:

@@ -22,6 +22,7 @@ from pacfl.learning.native.kernels.dense_weights import write_dense_step, write_
 from pacfl.learning.native.kernels.gradients import write_framing, write_source_gradient, write_weight_gradient
 from pacfl.learning.native.kernels.intake import write_intake, write_planes
 from pacfl.learning.native.kernels.loss import write_loss_gradient
+from pacfl.learning.native.kernels.order import write_reordering
 from pacfl.learning.native.kernels.pools import (
     write_max_pool,
     write_max_pool_gradient,
@@ -436,6 +437,14 @@ def test_extras_and_looking_ahead_are_their_formulas(target: Target) -> None:
     np.testing.assert_allclose(gradient, g + 0.3 * (w - anchor) + shift, atol=1e-6)
     call(target, lambda m: write_look_ahead(m, "kernel", n), room(w), room(g), ahead, 0.7)
     np.testing.assert_allclose(ahead, w - 0.7 * g, atol=1e-6)
+
+
+@targets
+def test_reordering_takes_numbers_from_where_they_are_told_and_zeros_else(target: Target) -> None:
+    given, origins = drawn(9), np.array([3, -1, 8, 0, 0, -7], dtype=np.int32)
+    to = room(6)
+    call(target, lambda m: write_reordering(m, "kernel"), room(given), room(origins, np.int32), to, 6)
+    assert np.array_equal(to, np.where(origins < 0, 0, given[origins]))
 
 
 @targets
