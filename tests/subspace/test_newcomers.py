@@ -206,3 +206,21 @@ def test_a_threshold_that_is_no_number_is_refused() -> None:
 def test_what_is_no_proximity_is_refused() -> None:
     with pytest.raises(ValueError, match="proximity must be symmetric with a zero diagonal"):
         place([[0, 1], [2, 0]], [0], 1.0)
+
+
+@given(SEEDS)
+def test_rows_of_newcomers_are_all_that_placing_looks_at(seed: int) -> None:
+    square = distances(seed, 9)
+    whole = place(square, [0, 0, 1, 2, 1], 40.0)
+    rows = place(square[5:], [0, 0, 1, 2, 1], 40.0)
+    assert np.array_equal(rows.labels, whole.labels)
+    assert (rows.opened, rows.bridges) == (whole.opened, whole.bridges)
+
+
+def test_rows_that_are_not_those_of_newcomers_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"square, or a row for each newcomer after 2 clients; got \(2, 3\)"):
+        place([[1, 2, 0], [1, 2, 0]], [0, 1], 1.0)
+    with pytest.raises(ValueError, match="finite and not negative"):
+        place([[-1, 2, 0]], [0, 1], 1.0)
+    with pytest.raises(ValueError, match="symmetric with a zero diagonal"):
+        place([[1, 2, 3]], [0, 1], 1.0)

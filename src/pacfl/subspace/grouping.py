@@ -81,11 +81,10 @@ def regroup(
     """
     n = len(grouping.labels)
     proximity = extend(grouping.proximity, old, new, grouping.measure)
-    floor = floors(proximity, [np.empty(0)] * n + [np.asarray(a) for a in self_angles])
-    floor[:n] = grouping.floors
-    larger = replace(grouping, proximity=proximity, floors=floor)
-    placement = place(larger.distances(), grouping.labels, grouping.threshold, grouping.linkage)
-    return replace(larger, labels=placement.labels), placement.bridges
+    floor = np.concatenate([grouping.floors, floors(proximity[n:], self_angles)])
+    rows = proximity[n:] if grouping.unit is None else adjust(proximity[n:], floor, grouping.unit)
+    placement = place(rows, grouping.labels, grouping.threshold, grouping.linkage)
+    return replace(grouping, proximity=proximity, floors=floor, labels=placement.labels), placement.bridges
 
 
 def _level_of(tree: Array, n_clusters: int) -> float:

@@ -33,7 +33,8 @@ class Placement:
 def place(proximity: ArrayLike, labels: ArrayLike, threshold: float, linkage: Linkage = "average") -> Placement:
     """A cluster for every newcomer: the nearest within the threshold, or a new one.
 
-    proximity (n + m, n + m) with the newcomers last, labels (n,) of the old clients.
+    proximity (n + m, n + m) with the newcomers last, or only the newcomers' rows of it (m, n + m), as `newcomer_rows`
+    gives them; labels (n,) of the old clients.
 
     The hierarchy goes on from the old clusters as they stand: newcomers join them or each other, nearest first, until
     everything is further apart than the threshold; two old clusters are never joined.
@@ -44,19 +45,17 @@ def place(proximity: ArrayLike, labels: ArrayLike, threshold: float, linkage: Li
     if linkage not in LINKAGES or linkage == "ward":
         wanted = ", ".join(word for word in LINKAGES if word != "ward")
         raise ValueError(f"linkage must be one of {wanted} to place newcomers, got {linkage!r}")
-    square = check_proximity(proximity, since=np.size(labels))
+    rows = _newcomers_of(proximity, np.size(labels))
     if np.isnan(threshold):
         raise ValueError(f"threshold must be a number, got {threshold!r}")
     given = np.atleast_1d(np.asarray(labels))
-    n, m = given.size, len(square) - given.size
+    n, m = given.size, rows.shape[1] - given.size
     if given.ndim != 1 or np.ndim(labels) != 1 or m < 0 or (n and (given.dtype.kind not in "ui" or given.min() < 0)):
-        raise ValueError(
-            f"labels must be whole numbers from 0, one for each old client, got {n} for {len(square)} in all"
-        )
+        raise ValueError(f"labels must be whole numbers from 0, one for each old client, got {n} for {n + m} in all")
     old = given.astype(np.intp)
     names = [int(name) for name in np.unique(old)]
     groups = [np.flatnonzero(old == name) for name in names] + [np.array([i]) for i in range(n, n + m)]
-    distances = _from_newcomers(square, groups, n, linkage)
+    distances = _from_newcomers(rows, groups, linkage)
     bridges = _bridges(distances[len(names) :, : len(names)], names, threshold)
     merged = _merge_newcomers(distances, groups, len(names), threshold, linkage)
     new_labels = np.concatenate([old, np.zeros(m, dtype=np.intp)])
@@ -69,6 +68,19 @@ def place(proximity: ArrayLike, labels: ArrayLike, threshold: float, linkage: Li
             opened.append(name)
             new_labels[members] = name
     return Placement(new_labels, tuple(opened), bridges)
+
+
+def _newcomers_of(proximity: ArrayLike, n: int) -> Array:
+    """The rows of the newcomers, checked: what is between the n old clients was, when they came."""
+    table = np.asarray(proximity, dtype=np.float64)
+    if table.ndim != 2 or table.shape[0] == table.shape[1]:
+        return check_proximity(table, since=n)[n:]
+    if table.shape[0] != table.shape[1] - n:
+        raise ValueError(f"proximity must be square, or a row for each newcomer after {n} clients; got {table.shape}")
+    if not np.isfinite(table).all() or (table < 0).any():
+        raise ValueError("proximity must be finite and not negative; were the signatures checked?")
+    check_proximity(table[:, n:])
+    return table
 
 
 def _merge_newcomers(
@@ -100,13 +112,13 @@ _UPDATES: Final[Mapping[Linkage, Callable[[Array, Array, int, int], Array]]] = {
 }
 
 
-def _from_newcomers(square: Array, groups: list[NDArray[np.intp]], n_old: int, linkage: Linkage) -> Array:
+def _from_newcomers(rows: Array, groups: list[NDArray[np.intp]], linkage: Linkage) -> Array:
     """Distances between groups, infinite between two old ones, which are never joined.
 
     `weighted` depends on the order of merges, which is past: the average stands in.
     """
     order, starts = np.concatenate(groups), np.cumsum([0, *(len(g) for g in groups)][:-1])
-    rows = square[n_old:, order]
+    rows = rows[:, order]
     if linkage in ("single", "complete"):
         nearest = (np.minimum if linkage == "single" else np.maximum).reduceat(rows, starts, axis=1)
     else:

@@ -14,7 +14,7 @@ RESOLUTION: Final = 1e-5  # degrees: no floor is lower, for angles are not compu
 def floors(proximity: ArrayLike, self_angles: Sequence[ArrayLike] | None = None) -> Array:
     """Degrees that sampling noise alone makes for each client: root mean square of its self-angles: (n,).
 
-    The distance to the nearest neighbour for clients without self-angles.
+    The distance to the nearest neighbour for clients without self-angles. proximity (n, n), or the rows of the last n.
     """
     square = np.asarray(proximity, dtype=np.float64)
     own = checked_self_angles(self_angles, len(square))
@@ -30,18 +30,21 @@ def typical(floor: Array) -> float:
 def adjust(proximity: ArrayLike, floor: Array, unit: float | None = None) -> Array:
     """The proximity as it would be if every client had the typical floor: angles over noise, times the typical noise.
 
-    Two clients of one distribution differ by noise of variance (floorᵢ² + floorⱼ²) / 2.
+    Two clients of one distribution differ by noise of variance (floorᵢ² + floorⱼ²) / 2. proximity (n, n), or rows of
+    the last clients; floor (n,) of all.
     """
-    noise = np.sqrt((floor[:, None] ** 2 + floor[None, :] ** 2) / 2)
-    adjusted: Array = np.asarray(proximity, dtype=np.float64) / noise * (typical(floor) if unit is None else unit)
+    angles = np.asarray(proximity, dtype=np.float64)
+    noise = np.sqrt((floor[len(floor) - len(angles) :, None] ** 2 + floor**2) / 2)
+    adjusted: Array = angles / noise * (typical(floor) if unit is None else unit)
     return adjusted
 
 
-def nearest(square: Array) -> Array:
-    """Distance of each client to its nearest neighbour; 0 for a client alone."""
-    if len(square) < 2:
-        return np.zeros(len(square))
-    others: Array = square + np.diag(np.full(len(square), np.inf))
+def nearest(rows: Array) -> Array:
+    """Distance of each client to its nearest neighbour, from the rows of the last clients; 0 for a client alone."""
+    m, n = rows.shape
+    if n < 2:
+        return np.zeros(m)
+    others: Array = rows + np.eye(m, n, n - m) * np.finfo(np.float64).max
     nearest: Array = others.min(axis=1)
     return nearest
 
