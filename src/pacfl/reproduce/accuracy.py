@@ -46,7 +46,7 @@ def _table(item: Item, outcome: Outcome, column: str, protocols: tuple[str, ...]
         (method, published.get(method, "-"), *_cells(runs, protocols, lacking)) for method, runs in by_method.items()
     ]
     notes = _notes(by_method, protocols, lacking, outcome, column)
-    distances = _distances(by_method, published, protocols)
+    distances = _distances(by_method, published, protocols) if outcome["scale"] == "paper" else []
     return Table(f"{item.title}: {column}", head, tuple(rows), (*notes, *distances))
 
 

@@ -149,16 +149,25 @@ def _theorems(item: Item, outcome: Outcome) -> Table:
 
 
 def _diversity(item: Item, outcome: Outcome) -> Table:
-    head = ("federation", "round", "clusters", "within clusters", "across clusters", "run")
+    head = ("federation", "method", "round", "clusters", "of its own clients", "of all clients", "run")
     rows = [
-        (t["column"], str(t["round"]), str(t["clusters"]), f"{t['within']:.2f}", f"{t['across']:.2f}", t["hash"][:8])
+        (
+            t["column"],
+            t["method"],
+            str(t["round"]),
+            str(t["clusters"]),
+            f"{t['within']:.2f}",
+            f"{t['across']:.2f}",
+            t["hash"][:8],
+        )
         for t in outcome["diversity"]
     ]
     known = {t["column"] for t in outcome["diversity"]}
-    rows += [(c, outcome["missing"].get(c, NOT_RUN), "", "", "", "") for c in item.columns if c not in known]
+    rows += [(c, outcome["missing"].get(c, NOT_RUN), "", "", "", "", "") for c in item.columns if c not in known]
     notes = (
-        "Weighted gradient diversity at each cluster's model, mean over clusters: of its own clients, and of all. "
-        "It is |C| Σ|∇F_k|² / |Σ∇F_k|², which is 1 where all gradients are equal; Eq. 4 as printed is that over |C|².",
+        "Weighted gradient diversity at each cluster's model, mean over clusters. It is |C| Σ|∇F_k|² / |Σ∇F_k|², which "
+        "is 1 where all gradients are equal; Eq. 4 as printed is that over |C|². It grows without end where a model "
+        "comes to rest and clients still disagree: a bound on it is an assumption that they do not.",
     )
     return Table(f"{item.title}: gradient diversity", head, tuple(rows), notes)
 

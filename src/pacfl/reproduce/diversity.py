@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.experiment.config import expand
+from pacfl.experiment.config import Run, expand
 from pacfl.experiment.run import Federation, going_on, read
 from pacfl.federation.algorithm import State
-from pacfl.learning.eager import Eager
-from pacfl.learning.task import Samples
+from pacfl.federation.client_side import Pool
+from pacfl.learning.engines import build_engine
+from pacfl.learning.task import Engine, Samples
 from pacfl.reproduce.items import Item
 from pacfl.reproduce.making import Request
 
@@ -28,33 +29,38 @@ def weighted_diversity(gradients: Array) -> float:
 
 
 def recorded(item: Item, column: str, request: Request) -> Iterator[dict[str, Any]]:
-    """Diversity within and across clusters after one round, two, four, ..., and the last."""
-    (run,) = expand(item.table(column, request.scale))
+    """Diversity within and across clusters, for every method of the item."""
+    for run in expand(item.table(column, request.scale)):
+        for told in _recorded(run, request):
+            yield {"column": column, "method": run.label(), "hash": run.hash, **told}
+
+
+def _recorded(run: Run, request: Request) -> Iterator[dict[str, Any]]:
+    """After one round, two, four, ..., and the last."""
     federation = read(run, request.data)
+    engine = build_engine(run.engine, federation.model, federation.pool.train.x.shape[1:], run.device)
     last = run.schedule.rounds
     wanted = {2**i for i in range(last.bit_length()) if 2**i <= last} | {last}
     with federation.backend(request.workers, run.device, run.engine) as backend:
         for played in going_on(federation, backend, {}):
             if played.event.sampled and played.t + 1 in wanted:
-                told = {"column": column, "hash": run.hash, "round": played.t + 1}
-                yield {**told, **_within_and_across(federation, played.state)}
+                yield {"round": played.t + 1, **_within_and_across(federation, engine, played.state)}
 
 
-def _within_and_across(federation: Federation, state: State) -> dict[str, Any]:
+def _within_and_across(federation: Federation, engine: Engine, state: State) -> dict[str, Any]:
     clusters = sorted(set(state.cluster_of.values()))
     everybody = sorted(state.cluster_of)
     within, across = [], []
     for k in clusters:
-        gradients = _gradients(federation, state.models[k], everybody)
+        gradients = _gradients(federation.pool, engine, state.models[k], everybody)
         own = [i for i, client in enumerate(everybody) if state.cluster_of[client] == k]
         within.append(weighted_diversity(gradients[own]))
         across.append(weighted_diversity(gradients))
     return {"clusters": len(clusters), "within": float(np.mean(within)), "across": float(np.mean(across))}
 
 
-def _gradients(federation: Federation, w: NDArray[np.float32], clients: Sequence[int]) -> Array:
+def _gradients(pool: Pool, engine: Engine, w: NDArray[np.float32], clients: Sequence[int]) -> Array:
     """Gradient of every client's training loss at one model: (clients, d)."""
-    engine, pool = Eager(federation.model), federation.pool
     rows = (pool.shards[client].train for client in clients)
     samples = (Samples(pool.train.x[at], pool.train.y[at]) for at in rows)
     return np.stack([engine.gradient(w, own) for own in samples]).astype(np.float64)
