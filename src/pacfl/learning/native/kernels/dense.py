@@ -4,24 +4,42 @@ Arrays of samples have a distance from one sample to the next, `apart`; weights 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pacfl.learning.native.emit import FLOATS, LONG, Function, Index, Module, Value
+from pacfl.learning.native.geometry import parts
 from pacfl.learning.native.packing import row_length
 from pacfl.learning.native.plan import Dense
 
 SAMPLES_AT_ONCE = 5
+INPUTS_AT_ONCE = 512  # of ten samples, 20 kB
 
 
 def write_dense(module: Module, name: str, stage: Dense, apart: int) -> Function:
     """`source` (samples, inputs) -> result (samples, outputs), for n samples."""
-    at_once = module.target.registers // 8
+    vectors = row_length(stage, module.target) // module.target.lanes
     with module.function(name, source=FLOATS, weights=FLOATS, bias=FLOATS, result=FLOATS, n=LONG) as f:
-
-        def some(first: Index, outputs: int) -> None:
-            in_blocks(f, f.n, lambda s, samples: _products(f, stage, apart, (s, samples), (first, outputs)))
-
-        in_steps(f, "output", stage.outputs, at_once, some)
+        for start, count in parts(vectors, INPUTS_AT_ONCE // f.lanes):
+            inputs = _Inputs(start * f.lanes, count * f.lanes, start == 0, start + count == vectors)
+            _write_products(f, stage, apart, inputs)
     return f
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """Some inputs of all, so few that they stay in the nearest cache while all outputs pass."""
+
+    start: int
+    count: int
+    first: bool
+    last: bool
+
+
+def _write_products(f: Function, stage: Dense, apart: int, inputs: _Inputs) -> None:
+    def some(first: Index, outputs: int) -> None:
+        in_blocks(f, f.n, lambda s, samples: _products(f, stage, apart, inputs, (s, samples), (first, outputs)))
+
+    in_steps(f, "output", stage.outputs, f.module.target.registers // 8, some)
 
 
 def in_steps(f: Function, name: str, n: int, at_once: int, some: Callable[[Index, int], None]) -> None:
@@ -46,14 +64,20 @@ def in_blocks(f: Function, n: Value, block: Callable[[Value, int], None]) -> Non
 
 
 def _products(
-    f: Function, stage: Dense, apart: int, some_samples: tuple[Value, int], some_outputs: tuple[Index, int]
+    f: Function,
+    stage: Dense,
+    apart: int,
+    inputs: _Inputs,
+    some_samples: tuple[Value, int],
+    some_outputs: tuple[Index, int],
 ) -> None:
-    """Scalar products of some samples with the weights of some outputs."""
+    """Scalar products of some samples with the weights of some outputs, added to those of the inputs before."""
     (sample, samples), (first, outputs) = some_samples, some_outputs
     row = row_length(stage, f.module.target)
-    source, result, weights = f.source.at(sample * apart), f.result.at(sample * apart), f.weights.at(first * row)
+    source, result = f.source.at(sample * apart + inputs.start), f.result.at(sample * apart)
+    weights = f.weights.at(first * row + inputs.start)
     sums = [[f.variable(f"sum{s}_{o}", f.zeros()) for o in range(outputs)] for s in range(samples)]
-    with f.loop("input", row, step=f.lanes) as i:
+    with f.loop("input", inputs.count, step=f.lanes) as i:
         w = [weights.vector(i + o * row) for o in range(outputs)]
         for s in range(samples):
             x = source.vector(i + s * apart)
@@ -61,10 +85,11 @@ def _products(
                 sums[s][o].add_product(x, w[o])
     for s in range(samples):
         for o in range(outputs):
-            y = f.total(sums[s][o].get()) + f.bias.number(first + o)
-            if stage.relu:
+            at = first + (s * apart + o)
+            y = f.total(sums[s][o].get()) + (f.bias.number(first + o) if inputs.first else result.number(at))
+            if stage.relu and inputs.last:
                 y = f.choose(y.below(f.number(0.0)), f.number(0.0), y)
-            result.put(first + (s * apart + o), y)
+            result.put(at, y)
 
 
 def write_dense_source_gradient(module: Module, name: str, stage: Dense, apart: int, relu: bool) -> Function:
