@@ -29,7 +29,8 @@ def noise_floor(moment: Array, sigma: float, rank: int) -> SelfAngles:
     matrices = np.diag(strengths) + np.sqrt(2) * sampling * wobble[:, :, 0] + sigma * wobble[:, :, 1]
     leading = np.linalg.eigh(matrices)[1][..., ::-1][..., :rank]
     overlaps = leading[:, 0].swapaxes(-1, -2) @ leading[:, 1]
-    return {m: np.degrees([component_angles(o[:, None, :, None], m).sum() for o in overlaps]) for m in MEASURES}
+    as_rows = overlaps.swapaxes(0, 1)[..., None]  # (p, 32, p, 1)
+    return {m: np.degrees(component_angles(as_rows, m).sum(axis=0)[:, 0]) for m in MEASURES}
 
 
 def without_noise(eigenvalues: Array, sigma: float) -> Array:
