@@ -321,9 +321,9 @@ def test_intake_puts_the_channels_of_a_pixel_together(channels: int, width: int,
     assert np.array_equal(to, laid_out(x, source))
 
 
-SHAPES = [(13, 5), (40, 1), (7, 33), (130, 12)]  # inputs, outputs
+SHAPES = [(13, 5), (40, 1), (7, 33), (130, 12), (1100, 3)]  # inputs, outputs
 shapes = pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
-SAMPLES = pytest.mark.parametrize("n", [1, 4, 5, 12])
+SAMPLES = pytest.mark.parametrize("n", [1, 4, 5, 12])  # less than a block, a block, blocks that overlap
 
 
 class DenseLayer:

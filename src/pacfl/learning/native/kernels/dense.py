@@ -4,42 +4,41 @@ Arrays of samples have a distance from one sample to the next, `apart`; weights 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from pacfl.learning.native.emit import FLOATS, LONG, Function, Index, Module, Value
-from pacfl.learning.native.geometry import parts
+from pacfl.learning.native.emit import FLOATS, LONG, Array, Function, Index, Module, Value
 from pacfl.learning.native.packing import row_length
 from pacfl.learning.native.plan import Dense
 
 SAMPLES_AT_ONCE = 5
-INPUTS_AT_ONCE = 512  # of ten samples, 20 kB
+INPUTS_AT_ONCE = 1024  # of five samples, 20 kB: they stay in the nearest cache while all outputs pass
 
 
 def write_dense(module: Module, name: str, stage: Dense, apart: int) -> Function:
     """`source` (samples, inputs) -> result (samples, outputs), for n samples."""
-    vectors = row_length(stage, module.target) // module.target.lanes
     with module.function(name, source=FLOATS, weights=FLOATS, bias=FLOATS, result=FLOATS, n=LONG) as f:
-        for start, count in parts(vectors, INPUTS_AT_ONCE // f.lanes):
-            inputs = _Inputs(start * f.lanes, count * f.lanes, start == 0, start + count == vectors)
-            _write_products(f, stage, apart, inputs)
+        in_blocks(f, f.n, lambda first, samples: _write_block(f, stage, apart, first, samples))
     return f
 
 
-@dataclass(frozen=True)
-class _Inputs:
-    """Some inputs of all, so few that they stay in the nearest cache while all outputs pass."""
+def _write_block(f: Function, stage: Dense, apart: int, first: Value, samples: int) -> None:
+    """Some samples: the bias, then products with some inputs after the other, then ReLU."""
+    source, result = f.source.at(first * apart), f.result.at(first * apart)
+    row, outputs = row_length(stage, f.module.target), f.module.target.padded(stage.outputs)
+    with f.loop("output", outputs, step=f.lanes) as o:
+        for s in range(samples):
+            result.put(o + s * apart, f.bias.vector(o))
+    with f.loop("start", row, step=INPUTS_AT_ONCE) as start:
+        inputs = start, (start * -1 + row).at_most(INPUTS_AT_ONCE)
 
-    start: int
-    count: int
-    first: bool
-    last: bool
+        def some(first: Index, count: int) -> None:
+            _add_products(f, stage, apart, inputs, (source, result, samples), (first, count))
 
-
-def _write_products(f: Function, stage: Dense, apart: int, inputs: _Inputs) -> None:
-    def some(first: Index, outputs: int) -> None:
-        in_blocks(f, f.n, lambda s, samples: _products(f, stage, apart, inputs, (s, samples), (first, outputs)))
-
-    in_steps(f, "output", stage.outputs, f.module.target.registers // 8, some)
+        in_steps(f, "output", stage.outputs, f.module.target.registers // 8, some)
+    if stage.relu:
+        with f.loop("output", outputs, step=f.lanes) as o:
+            for s in range(samples):
+                y = result.vector(o + s * apart)
+                result.put(o + s * apart, f.choose(y.below(f.zeros()), f.zeros(), y))
 
 
 def in_steps(f: Function, name: str, n: int, at_once: int, some: Callable[[Index, int], None]) -> None:
@@ -63,21 +62,20 @@ def in_blocks(f: Function, n: Value, block: Callable[[Value, int], None]) -> Non
         block(i, 1)
 
 
-def _products(
+def _add_products(
     f: Function,
     stage: Dense,
     apart: int,
-    inputs: _Inputs,
-    some_samples: tuple[Value, int],
+    inputs: tuple[Value, Value],
+    block: tuple[Array, Array, int],
     some_outputs: tuple[Index, int],
 ) -> None:
-    """Scalar products of some samples with the weights of some outputs, added to those of the inputs before."""
-    (sample, samples), (first, outputs) = some_samples, some_outputs
+    """Add scalar products of some inputs of a block of samples with the weights of some outputs."""
+    (start, count), (source, result, samples), (first, outputs) = inputs, block, some_outputs
     row = row_length(stage, f.module.target)
-    source, result = f.source.at(sample * apart + inputs.start), f.result.at(sample * apart)
-    weights = f.weights.at(first * row + inputs.start)
+    source, weights = source.at(start), f.weights.at(first * row + start)
     sums = [[f.variable(f"sum{s}_{o}", f.zeros()) for o in range(outputs)] for s in range(samples)]
-    with f.loop("input", inputs.count, step=f.lanes) as i:
+    with f.loop("input", count, step=f.lanes) as i:
         w = [weights.vector(i + o * row) for o in range(outputs)]
         for s in range(samples):
             x = source.vector(i + s * apart)
@@ -86,10 +84,7 @@ def _products(
     for s in range(samples):
         for o in range(outputs):
             at = first + (s * apart + o)
-            y = f.total(sums[s][o].get()) + (f.bias.number(first + o) if inputs.first else result.number(at))
-            if stage.relu and inputs.last:
-                y = f.choose(y.below(f.number(0.0)), f.number(0.0), y)
-            result.put(at, y)
+            result.put(at, result.number(at) + f.total(sums[s][o].get()))
 
 
 def write_dense_source_gradient(module: Module, name: str, stage: Dense, apart: int, relu: bool) -> Function:
