@@ -98,6 +98,7 @@ def test_what_has_ended_is_not_run_again_and_comes_out_the_same(digits: Item, tm
     assert again == first
     assert all("seconds" in record for record in played)  # results only, no rounds
     assert len(first["runs"]) == 4
+    assert {(run["clients"], run["train"]) for run in first["runs"]} == {(8, 40.0)}
 
 
 def test_methods_are_tuned_without_the_test_samples_and_the_choice_is_used(digits: Item, tmp_path: Path) -> None:

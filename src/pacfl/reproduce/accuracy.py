@@ -78,6 +78,7 @@ def _notes(
         return ()
     told = [
         "Accuracy in %, mean over clients, then mean ± deviation over seeds. The paper does not state its protocol.",
+        *_samples(by_method),
         _variant(by_method),
         *(leaders(by_method, p) for p in protocols),
     ]
@@ -86,6 +87,20 @@ def _notes(
     tuned = [t for t in outcome["tuning"] if t["column"] == column]
     told.append(_tuned(tuned) if tuned else "Not tuned: the settings of the file.")
     return tuple(told)
+
+
+def _samples(by_method: Mapping[str, Runs]) -> list[str]:
+    """How much data clients had on average, over all runs: an extract of a data set shows here."""
+    runs = [run for of_method in by_method.values() for run in of_method if "train" in run]
+    if not runs:
+        return []
+    train, test = (_range([run[part] for run in runs]) for part in ("train", "test"))
+    return [f"Samples of a client on average: {train} for training, {test} for testing."]
+
+
+def _range(values: list[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
 
 
 def _variant(by_method: Mapping[str, Runs]) -> str:

@@ -117,6 +117,7 @@ def _run(planned: Planned, runs: Path) -> dict[str, Any] | None:
         **({"newcomers": _rounded(result["newcomers"]["accuracy"])} if "newcomers" in result else {}),
         "curve": curve(folder.records()),
         **_threshold(folder),
+        **_samples(folder),
     }
 
 
@@ -142,6 +143,16 @@ def _threshold(folder: RunFolder) -> dict[str, Any]:
     grouping = json.loads(path.read_text(encoding="utf-8"))
     told = {key: grouping[key] for key in ("measure", "linkage", "threshold")}
     return {"grouping": {**told, "finding": grouping["evidence"]["finding"]}}
+
+
+def _samples(folder: RunFolder) -> dict[str, Any]:
+    """Clients, and their training and test samples on average: an extract of a data set is seen by them."""
+    path = folder.path / "clients.json"
+    if not path.exists():
+        return {}
+    clients = json.loads(path.read_text(encoding="utf-8"))["clients"]
+    means = {part: round(sum(one[part] for one in clients) / len(clients), 1) for part in ("train", "test")}
+    return {"clients": len(clients), **means}
 
 
 def _rounded(value: Any) -> Any:
