@@ -334,7 +334,7 @@ class DenseLayer:
         self.row, self.n = row_length(self.stage, target), n
         self.apart = max(self.row, target.padded(outputs)) + 2 * target.lanes
         self.x = np.maximum(drawn(n, inputs, seed=1), 0)
-        self.w, self.b = drawn(outputs, inputs, seed=2), drawn(outputs, seed=3)
+        self.w, self.b = drawn(outputs, inputs, seed=2) / np.sqrt(np.float32(inputs)), drawn(outputs, seed=3)
         self.given = drawn(n, outputs, seed=4) * (drawn(n, outputs, seed=5) > 0)
         packed = np.zeros((outputs, self.row))
         packed[:, :inputs] = self.w
