@@ -236,6 +236,16 @@ def test_two_processes_on_one_folder_do_not_spoil_it(run: Run) -> None:
         assert (folder / "rounds.jsonl").read_bytes() == (Path("shared") / folder.name / "rounds.jsonl").read_bytes()
 
 
+def test_what_a_process_left_that_was_killed_after_its_result_is_tidied(run: Run) -> None:
+    words = ("run", "experiment.toml", "--json", "--workers", 1, "--set", "seeds=0")
+    told = run(*words)[1]
+    for folder in Path("runs").iterdir():
+        (folder / "checkpoint").mkdir()
+        (folder / "checkpoint-before.json").touch()
+    assert run(*words)[1] == told
+    assert not list(Path("runs").glob("*/checkpoint*"))
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.25])
 def test_a_command_that_is_killed_at_any_moment_goes_on_with_the_same_words(run: Run, delay: float) -> None:
     """Killed some time after its first round was recorded, with its last checkpoint damaged on top of that."""

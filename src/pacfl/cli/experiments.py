@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -66,8 +66,11 @@ def run(
     unfinished = [one for one, folder in zip(asked, folders, strict=True) if folder.result() is None]
     with reaching(backend, unfinished, workers) as reach, display(asked, quiet=as_json or as_csv) as show:
         for one, folder in zip(asked, folders, strict=True):
-            shows = [partial(show, one), *([curves(folder, tensorboard / one.hash)] if tensorboard else ())]
-            message = _finish(folder, partial(play, one, folder, data, workers, reach=reach), shows)
+            with ExitStack() as open_files:
+                shows: list[Callable[[Mapping[str, Any]], None]] = [partial(show, one)]
+                if tensorboard:
+                    shows.append(open_files.enter_context(curves(folder, tensorboard / one.hash)))
+                message = _finish(folder, partial(play, one, folder, data, workers, reach=reach), shows)
             diverged += [f"{one.label()} seed {one.seed}: {message}"] if message else []
     _tell(_told(folders, runs, targets), f"{len(folders)} runs of {file}", as_json, as_csv)
     for message in diverged:
@@ -168,25 +171,15 @@ def list_data(
 
 def _finish(
     folder: "RunFolder",
-    play: Callable[[], Iterator[Mapping[str, Any]]],
+    play: Callable[[], Iterator[dict[str, Any]]],
     shows: list[Callable[[Mapping[str, Any]], None]],
 ) -> str | None:
     """Play what is missing of a run, showing every record; if it diverges, what is to be said of it."""
-    from pacfl.experiment.store import owned
+    from pacfl.experiment.store import played
     from pacfl.learning.task import Diverged
 
-    def records() -> Iterator[Mapping[str, Any]]:
-        finished = folder.result()
-        if finished is None:
-            with owned(folder):
-                finished = folder.result()  # another process may have finished it while this one waited
-                if finished is None:
-                    yield from play()
-                    return
-        yield finished
-
     try:
-        for record in records():
+        for record in played(folder, play):
             for show in shows:
                 show(record)
     except Diverged as error:

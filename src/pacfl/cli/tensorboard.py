@@ -1,6 +1,7 @@
 """Curves for TensorBoard."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,12 @@ if TYPE_CHECKING:
     from pacfl.experiment.store import RunFolder
 
 
-def curves(folder: "RunFolder", where: Path) -> Callable[[Mapping[str, Any]], None]:
+@contextmanager
+def curves(folder: "RunFolder", where: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """A function that is given every record of a run as it comes, and writes it where TensorBoard looks.
 
     With the first, everything that was recorded before is written anew: a run that goes on has one curve.
+    When the block is left all of it is in the file.
     """
     try:
         from tensorboardX import SummaryWriter
@@ -23,7 +26,6 @@ def curves(folder: "RunFolder", where: Path) -> Callable[[Mapping[str, Any]], No
 
     for old in where.glob("events.out.tfevents.*"):
         old.unlink()
-    writer = SummaryWriter(str(where))
     begun = False
 
     def write(record: Mapping[str, Any]) -> None:
@@ -33,6 +35,6 @@ def curves(folder: "RunFolder", where: Path) -> Callable[[Mapping[str, Any]], No
                 if isinstance(value, int | float) and name != "round":
                     writer.add_scalar(name.replace(".", "/"), value, kept["round"])
         begun = True
-        writer.flush()
 
-    return write
+    with SummaryWriter(str(where)) as writer:
+        yield write

@@ -81,6 +81,11 @@ def _read_state(folder: Path, path: Path) -> tuple[dict[str, Any], Known]:
     return state, {id(array): (array, files[name]) for name, array in arrays.items()}
 
 
+def exists(folder: Path) -> bool:
+    """Whether anything of a checkpoint is there, whole or not."""
+    return any((folder / name).exists() for name in (*LISTS, ARRAYS))
+
+
 def drop(folder: Path) -> None:
     """Delete all checkpoints."""
     for name in LISTS:

@@ -5,7 +5,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,11 @@ class RunFolder:
     def result(self) -> dict[str, Any] | None:
         """The finished run's result, or None."""
         return _json(self.path / "result.json")
+
+    @property
+    def is_tidy(self) -> bool:
+        """Whether the run is finished and nothing is left of the way there. A process may be killed in between."""
+        return self.result() is not None and not checkpoint.exists(self.path)
 
     def content(self) -> dict[str, Any] | None:
         """The settings of the run."""
@@ -96,6 +101,10 @@ class RunFolder:
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result, and drop what was only needed to get there."""
         write_atomically(self.path / "result.json", (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Drop what is only needed to finish the run."""
         self._known.clear()
         checkpoint.drop(self.path)
 
@@ -113,6 +122,17 @@ def all_folders(runs: Path) -> list[RunFolder]:
     """Every run that is kept, oldest first."""
     found = [p.parent for p in runs.glob("*/run.json")] if runs.is_dir() else []
     return [RunFolder(path) for path in sorted(found, key=lambda p: ((p / "run.json").stat().st_mtime, p.name))]
+
+
+def played(folder: RunFolder, play: Callable[[], Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """Records of a run as `play` yields them, its result last; only the result if the run is finished."""
+    if not folder.is_tidy:
+        with owned(folder):
+            if folder.result() is None:  # another process may have finished it while this one waited
+                yield from play()
+                return
+            folder.tidy()
+    yield folder.result() or {}
 
 
 @contextmanager

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pacfl.experiment.config import Run
 from pacfl.experiment.run import play
-from pacfl.experiment.store import RunFolder, folder_of, owned
+from pacfl.experiment.store import RunFolder, folder_of, played
 from pacfl.learning.task import Diverged
 
 DIVERGED = "diverged"  # the name under which the store keeps how a run diverged
@@ -25,14 +26,13 @@ def ended(run: Run, runs: Path) -> dict[str, Any] | None:
 def playing(run: Run, runs: Path, data: Path | None, workers: int) -> Iterator[dict[str, Any]]:
     """Records of a run as it goes on, unless it has ended; the last one is its result."""
     found = ended(run, runs)
-    if found is not None:
+    if found is not None and "diverged" in found:
         yield found
         return
     folder = folder_of(run, runs)
-    with owned(folder):
-        try:
-            yield from play(run, folder, data, workers)
-        except Diverged as error:
-            told = {"hash": run.hash, "seed": run.seed, "diverged": str(error), "round": len(folder.records())}
-            folder.describe(DIVERGED, told)
-            yield told
+    try:
+        yield from played(folder, partial(play, run, folder, data, workers))
+    except Diverged as error:
+        told = {"hash": run.hash, "seed": run.seed, "diverged": str(error), "round": len(folder.records())}
+        folder.describe(DIVERGED, told)
+        yield told
