@@ -100,7 +100,7 @@ def normalised(dataset: Dataset) -> Dataset:
     never looked at. Images without channels and features have one mean and one deviation, as one channel has.
     The channels of an image lie one after the other in memory, as models take them.
     """
-    x_train, x_test = _empty(dataset.x_train.shape), _empty(dataset.x_test.shape)
+    x_train, x_test = _planes(dataset.x_train.shape), _planes(dataset.x_test.shape)
     for source, name in enumerate(dataset.source_names):
         train = np.flatnonzero(dataset.source_train == source)
         mean, deviation = _moments(dataset.x_train, train, name)
@@ -110,26 +110,35 @@ def normalised(dataset: Dataset) -> Dataset:
         ):
             for block in _blocks(rows):
                 result[block] = _normal(x[block], mean, deviation)
-    return replace(dataset, x_train=x_train, x_test=x_test)
+    return replace(dataset, x_train=_channels_last(x_train), x_test=_channels_last(x_test))
 
 
-def _empty(shape: tuple[int, ...]) -> NDArray[np.float32]:
-    if len(shape) != 4:
-        return np.empty(shape, dtype=np.float32)
-    n, height, width, channels = shape
-    return np.moveaxis(np.empty((n, channels, height, width), dtype=np.float32), 1, -1)
+def _planes(shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Room for samples, channels first."""
+    return np.empty((shape[0], shape[3], *shape[1:3]) if len(shape) == 4 else shape, dtype=np.float32)
+
+
+def _channels_last(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.moveaxis(x, 1, -1) if x.ndim == 4 else x
 
 
 def _normal(x: Pixels, mean: Moments, deviation: Moments) -> NDArray[np.float32]:
-    """Pixels as they are learnt from. There are 256 kinds of bytes in a channel: each is computed once."""
+    """Pixels as they are learnt from, channels first. There are 256 kinds of bytes in a channel: each is computed once.
+
+    Planes are written one by one: a whole image at a time would jump through memory.
+    """
+    planes = _planes(x.shape)
     if x.dtype != np.uint8:
-        return ((_scaled(x) - mean) / deviation).astype(np.float32)
+        _channels_last(planes)[...] = (_scaled(x) - mean) / deviation
+        return planes
     every = _scaled(np.arange(256, dtype=np.uint8))[:, None]
     table = ((every - mean) / deviation).astype(np.float32)  # (256, channels)
     places = x.astype(np.intp)
     if x.ndim != 4:
         return table[:, 0].take(places)
-    return np.moveaxis(np.stack([table[:, c].take(places[..., c]) for c in range(x.shape[-1])], axis=1), 1, -1)
+    for c in range(x.shape[-1]):
+        planes[:, c] = table[:, c].take(places[..., c])
+    return planes
 
 
 def _moments(x: Pixels, rows: Indices, name: str) -> tuple[Moments, Moments]:

@@ -50,11 +50,13 @@ def self_angles(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> Sel
 def _overlaps(rows: Array, rank: int, halves: Halves) -> list[Array]:
     """UᵀV of the signatures of every two halves, all from one table of inner products."""
     products = rows @ rows.T
-    return [
-        _weights(products[np.ix_(a, a)], rank).T @ products[np.ix_(a, b)] @ _weights(products[np.ix_(b, b)], rank)
-        for a, b in halves
-        if products[a, a].any() and products[b, b].any()  # a half of blank samples has no direction
-    ]
+    overlaps = []
+    for a, b in halves:
+        own, other = products.take(a, axis=0), products.take(b, axis=0).take(b, axis=1)
+        within, across = own.take(a, axis=1), own.take(b, axis=1)
+        if within.any() and other.any():  # a half of blank samples has no direction
+            overlaps.append(_weights(within, rank).T @ across @ _weights(other, rank))
+    return overlaps
 
 
 def _class_overlaps(rows: Array, rank: int, labels: NDArray[Any], halves: Halves) -> list[Array]:
@@ -75,8 +77,11 @@ def _weights(products: Array, rank: int) -> Array:
 
 def _as_whole(overlaps: list[Array], measure: Measure, share: float) -> Array:
     """Degrees that the measure would show between two samples of which `share` makes a half."""
-    degrees = []
+    by_shape: dict[tuple[int, ...], list[Array]] = {}
     for overlap in overlaps:
-        angles = component_angles(overlap[:, None, :, None], measure)
-        degrees.append(np.degrees(np.arctan(np.tan(angles) * np.sqrt(share))).sum())
-    return np.asarray(degrees)
+        by_shape.setdefault(overlap.shape, []).append(overlap)
+    degrees = [np.empty(0)]
+    for alike in by_shape.values():
+        angles = component_angles(np.stack(alike, axis=-1)[:, None], measure)  # (angles, 1, splits)
+        degrees.append(np.degrees(np.arctan(np.tan(angles) * np.sqrt(share))).sum(axis=(0, 1)))
+    return np.concatenate(degrees)

@@ -13,6 +13,9 @@ Array = NDArray[np.float64]
 # this share of the largest, and the few users with such data get the slower decomposition of x itself.
 SAFE_TO_SQUARE: Final = 1e-4
 
+# Entries whose squares, and sums of very many squares, are far from the limits of float64.
+SAFE_SIZES: Final = (1e-60, 1e60)
+
 # A stream keeps this many directions for each one asked: what it forgets is then far below what is asked.
 KEPT_PER_DIRECTION: Final = 16
 
@@ -167,8 +170,14 @@ def _negligible(largest: float, shape: tuple[int, ...]) -> float:
 
 
 def of_unit_size(rows: Array) -> Array:
-    """The rows divided by a power of two near their largest entry, exactly: squares neither vanish nor overflow."""
-    return np.ldexp(rows, -int(np.frexp(np.abs(rows).max())[1]))
+    """The rows, or if they are huge or tiny the rows divided, exactly, by a power of two near their largest entry.
+
+    Their squares then neither vanish nor overflow.
+    """
+    largest = max(float(rows.max()), -float(rows.min()))
+    if SAFE_SIZES[0] < largest < SAFE_SIZES[1]:
+        return rows
+    return np.ldexp(rows, -int(np.frexp(largest)[1]))
 
 
 def check_rank(rank: int) -> None:
