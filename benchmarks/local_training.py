@@ -162,7 +162,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "agreement": agreement,
     "growth": growth,
     "whole-run": lambda given: whole_run(given.data, given.rounds),
-    "published": lambda given: published(given.rounds, given.flower),
+    "published": lambda given: published(given.rounds, given.repeats, given.flower),
 }
 
 

@@ -5,7 +5,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -167,6 +167,56 @@ def _answered(message: Any, partition: int, name: str, n_clients: int, n_samples
 def _own(name: str, n_clients: int, n_samples: int) -> list[TensorDataset]:
     pool = clients(NETS[name], n_clients, n_samples)
     return [TensorDataset(torch.tensor(x), torch.tensor(y)) for x, y in _each(pool)]
+
+
+def pfl_research(net: Net, pool: Pool, sampled: int, n_rounds: int, cores: int) -> None:
+    """Federated averaging by pfl-research in one process."""
+    from pfl.aggregate.simulate import SimulatedBackend
+    from pfl.aggregate.weighting import WeightByDatapoints
+    from pfl.algorithm.base import NNAlgorithmParams
+    from pfl.algorithm.federated_averaging import FederatedAveraging
+    from pfl.data.federated_dataset import FederatedDataset
+    from pfl.data.sampling import get_user_sampler
+    from pfl.hyperparam import NNTrainHyperParams
+    from pfl.model.pytorch import PyTorchModel
+
+    logging.getLogger("pfl").setLevel(logging.ERROR)
+    module = _Learner(net.module())
+    users = {str(c): [torch.tensor(x), torch.tensor(y)] for c, (x, y) in enumerate(_each(pool))}
+    federated = FederatedDataset.from_slices(users, get_user_sampler("random", list(users)))
+    model = PyTorchModel(
+        module,
+        local_optimizer_create=partial(torch.optim.SGD, momentum=LEARNING.momentum),
+        central_optimizer=torch.optim.SGD(module.parameters(), lr=1.0),
+    )
+    params = NNAlgorithmParams(
+        central_num_iterations=n_rounds, evaluation_frequency=10**6, train_cohort_size=sampled, val_cohort_size=0
+    )
+    training = NNTrainHyperParams(
+        local_batch_size=LEARNING.batch, local_num_epochs=LEARNING.epochs, local_learning_rate=LEARNING.lr
+    )
+    backend = SimulatedBackend(federated, federated, postprocessors=[WeightByDatapoints()])
+    with threads(cores):
+        FederatedAveraging().run(params, backend, model, training, send_metrics_to_platform=False)
+
+
+class _Learner(nn.Module):
+    """A net with the loss and the metrics that pfl-research asks of it."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self._net = net
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """What is minimised."""
+        return cross_entropy(self._net(x), y)
+
+    def metrics(self, x: Tensor, y: Tensor) -> dict[str, Any]:
+        """What is told."""
+        from pfl.metrics import Weighted
+
+        with torch.no_grad():
+            return {"loss": Weighted(self.loss(x, y).item() * len(y), len(y))}
 
 
 def _each(pool: Pool) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:

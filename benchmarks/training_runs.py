@@ -3,21 +3,23 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import CORES, busy
-from benchmarks.training_peers import flower
+from benchmarks.timing import CORES, busy, interleaved, spread
+from benchmarks.training_peers import Simulated, flower, pfl_research
 from benchmarks.training_work import LEARNING, NETS, clients
 from pacfl.algorithms import FedAvg
 from pacfl.experiment.config import expand
 from pacfl.experiment.run import going_on, read
-from pacfl.federation.local import local
+from pacfl.federation.local import Local, local
 from pacfl.federation.rounds import rounds
-from pacfl.federation.schedule import Schedule, events
+from pacfl.federation.schedule import Event, Schedule, events
 from pacfl.learning.native.engine import Native
 
 MIX4M: dict[str, Any] = {
@@ -85,28 +87,38 @@ PUBLISHED = {
 }
 
 
-def published(n_rounds: int, with_flower: bool) -> None:
-    """Rounds of FedAvg, one epoch of batches of 10."""
-    print(f"\nWorkloads that others publish: {n_rounds} rounds of FedAvg; {busy()}.\n")
-    print("| | seconds for 100 rounds |\n|---|---|")
+def published(n_rounds: int, repeats: int, with_flower: bool) -> None:
+    """Rounds of FedAvg, one epoch of batches of 10, by every framework that is installed."""
     for title, (name, n_clients, n_samples, sampled) in PUBLISHED.items():
-        net = NETS[name]
-        pool = clients(net, n_clients, n_samples)
-        schedule = Schedule(rounds=n_rounds, sample=sampled / n_clients)
-        for engine, workers in (("native", CORES), ("eager", CORES)):
-            with local(FedAvg(), net.model(), pool, LEARNING, 0, workers, engine=engine) as backend:
-                started = time.perf_counter()
-                plan = list(events(schedule, n_clients, 0))[:n_rounds]  # without the judging after the last
-                for _ in rounds(FedAvg(), backend, FedAvg().init_server(net.model()), plan):
-                    pass
-                seconds = time.perf_counter() - started
-            print(f"| {title}: our {engine} engine | {100 * seconds / n_rounds:.1f} |", flush=True)
-        if with_flower and find_spec("flwr"):
-            with ExitStack() as stack:
+        net, pool = NETS[name], clients(NETS[name], n_clients, n_samples)
+        plan = list(events(Schedule(rounds=n_rounds, sample=sampled / n_clients), n_clients, 0))
+        with ExitStack() as stack:
+            tasks: dict[str, Callable[[], object]] = {}
+            for engine, workers in (("native", CORES), ("eager", CORES)):
+                backend = local(FedAvg(), net.model(), pool, LEARNING, 0, workers, engine=engine)
+                started = stack.enter_context(backend)
+                tasks[f"our {engine} engine"] = partial(_federate, started, plan[:n_rounds])  # the last only judges
+            if with_flower and find_spec("flwr"):
                 simulated = stack.enter_context(flower(name, n_clients, n_samples, CORES))
-                started = time.perf_counter()
-                for t in range(n_rounds):
-                    chosen = np.random.default_rng(t).choice(simulated.nodes, sampled, replace=False)
-                    simulated.train(chosen.tolist())
-                seconds = time.perf_counter() - started
-            print(f"| {title}: Flower on Ray | {100 * seconds / n_rounds:.1f} |", flush=True)
+                tasks["Flower on Ray"] = partial(_simulate, simulated, sampled, n_rounds)
+            if find_spec("pfl"):
+                for cores in {1, CORES}:
+                    tasks[f"pfl-research, {cores} threads"] = partial(pfl_research, net, pool, sampled, n_rounds, cores)
+            for task in tasks.values():  # workers are born when they are first needed
+                task()
+            times = interleaved(tasks, repeats)
+        print(f"\n{title}; {repeats} repeats of {n_rounds} rounds; {busy()}.\n")
+        print("| | seconds for 100 rounds | times slower than native |\n|---|---|---|")
+        base = median(times["our native engine"])
+        for who, seconds in times.items():
+            print(f"| {who} | {spread([100 * s / n_rounds for s in seconds])} | {median(seconds) / base:.1f} |")
+
+
+def _federate(backend: Local, plan: list[Event]) -> None:
+    for _ in rounds(backend.algorithm, backend, backend.algorithm.init_server(backend.model), plan):
+        pass
+
+
+def _simulate(simulated: Simulated, sampled: int, n_rounds: int) -> None:
+    for t in range(n_rounds):
+        simulated.train(np.random.default_rng(t).choice(simulated.nodes, sampled, replace=False).tolist())
