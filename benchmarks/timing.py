@@ -28,7 +28,8 @@ def spread(values: list[float]) -> str:
 def rates(seconds: list[float], work: float) -> str:
     """Work per second: median and range."""
     values = [work / s for s in seconds]
-    return f"{median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
+    digits = ",.0f" if median(values) >= 100 else ".3g"
+    return f"{median(values):{digits}} ({min(values):{digits}} to {max(values):{digits}})"
 
 
 def busy() -> str:

@@ -20,6 +20,7 @@ from benchmarks.training_work import LEARNING, NETS, Net, clients
 from pacfl.algorithms import FedAvg
 from pacfl.federation.client_side import Pool
 from pacfl.federation.local import local
+from pacfl.learning.task import Learning
 
 Train = Callable[[], object]  # all clients, one epoch
 
@@ -87,11 +88,11 @@ def pictures(net: Net, pool: Pool, cores: int) -> Train:
 
 
 @contextmanager
-def ours(net: Net, pool: Pool, engine: str, workers: int) -> Iterator[Train]:
+def ours(net: Net, pool: Pool, engine: str, workers: int, learning: Learning = LEARNING) -> Iterator[Train]:
     """The local backend of this project."""
     model = net.model()
     downloads = {c: {"w": model.initial} for c in range(len(pool.shards))}
-    with local(FedAvg(), model, pool, LEARNING, 0, workers, engine=engine) as backend:
+    with local(FedAvg(), model, pool, learning, 0, workers, engine=engine) as backend:
         backend.train(0, downloads, frozenset())  # workers are born when they are first needed
         yield lambda: backend.train(0, downloads, frozenset())
 

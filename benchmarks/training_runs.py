@@ -121,4 +121,5 @@ def _federate(backend: Local, plan: list[Event]) -> None:
 
 def _simulate(simulated: Simulated, sampled: int, n_rounds: int) -> None:
     for t in range(n_rounds):
-        simulated.train(np.random.default_rng(t).choice(simulated.nodes, sampled, replace=False).tolist())
+        chosen = np.random.default_rng(t).choice(len(simulated.nodes), sampled, replace=False)
+        simulated.train([simulated.nodes[i] for i in chosen])
