@@ -11,18 +11,19 @@ from typing import BinaryIO
 @contextmanager
 def replaced(path: Path) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` when it is closed without an error, and leaves no trace otherwise."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.chmod(0o666 & ~_umask())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with blamed_on(path):
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        part = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            part.chmod(0o666 & ~_umask())
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
 
 
 def write_atomically(path: Path, content: bytes) -> int:
@@ -30,6 +31,27 @@ def write_atomically(path: Path, content: bytes) -> int:
     with replaced(path) as file:
         file.write(content)
     return len(content)
+
+
+def settle(folder: Path) -> None:
+    """Be sure that what was renamed or made in a folder is still so when the power fails."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with blamed_on(folder):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def blamed_on(path: Path) -> Iterator[None]:
+    """Errors of the system name the file that was to be written; of themselves they name none, or its unknown part."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename2 is None and str(error.filename or ".part").endswith(".part"):
+            error.filename = str(path)
+        raise
 
 
 def _umask() -> int:

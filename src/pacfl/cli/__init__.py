@@ -1,5 +1,6 @@
 """The command line. The only place that prints."""
 
+import errno
 import sys
 from typing import Annotated
 
@@ -10,6 +11,8 @@ from pacfl import __version__
 from pacfl.cli import alike, deploy, experiments, report, reproduce  # noqa: F401 - they add their commands
 from pacfl.cli.console import app, err, out
 
+FULL = "; nothing is half written: make room, and give the same command again"
+
 
 def main() -> None:
     """Run, and turn what is the user's to mend into one clear line and exit code 1."""
@@ -17,7 +20,8 @@ def main() -> None:
         app()
     except (ValueError, RuntimeError, ArithmeticError, OSError) as error:
         if type(error).__module__.startswith("pacfl.") or isinstance(error, OSError):
-            err.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            remedy = FULL if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else ""
+            err.print(f"[bold red]error:[/] {escape(str(error))}{remedy}", soft_wrap=True)
             sys.exit(1)
         raise
 

@@ -1,12 +1,13 @@
 """Checkpoints: a small list of what there is, and every array in a file that is named by its own digest.
 
 What did not change since the round before is not written again, so a checkpoint costs what the round changed. Lists and
-arrays are verified when they are read; whatever fails is deleted, and the checkpoint before takes its place.
+arrays are verified when they are read; whatever fails is named and deleted, and the checkpoint before takes its place.
 """
 
 import hashlib
 import io
 import json
+import logging
 import re
 import shutil
 from collections.abc import Mapping
@@ -17,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.experiment.codec import decode, encode
-from pacfl.files import write_atomically
+from pacfl.files import settle, write_atomically
+
+log = logging.getLogger("pacfl")
 
 LISTS: Final = ("checkpoint.json", "checkpoint-before.json")
 ARRAYS: Final = "checkpoint"
@@ -38,10 +41,12 @@ def save(folder: Path, state: Mapping[str, Any], known: Known) -> Known:
     tree = encode(dict(state), arrays)
     saved = {id(array): known.get(id(array)) or (array, _write_array(folder, array)) for array in arrays.values()}
     body = {"tree": tree, "arrays": {name: saved[id(array)][1] for name, array in arrays.items()}}
+    settle(folder / ARRAYS)  # a list may not outlast its arrays, nor arrays be deleted before their list
     last, before = (folder / name for name in LISTS)
     if last.exists():
         last.replace(before)
     write_atomically(last, json.dumps({"sha256": _digest(body), "body": body}).encode())
+    settle(folder)
     needed = {name for _, name in (*known.values(), *saved.values())}
     for path in (folder / ARRAYS).iterdir():
         if path.name not in needed:
@@ -57,8 +62,9 @@ def load(folder: Path, at_most: int) -> tuple[dict[str, Any], Known] | None:
                 state, known = _read_state(folder, path)
                 if state["round"] <= at_most:
                     return state, known
-            except DamagedError:
-                pass
+                log.warning("%s does not count: it is of round %d, %d are recorded", path, state["round"], at_most)
+            except DamagedError as damaged:
+                log.warning("%s does not count: %s is damaged", path, damaged)
             path.unlink()
     return None
 

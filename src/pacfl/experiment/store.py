@@ -3,6 +3,7 @@
 import fcntl
 import io
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 
 from pacfl.experiment import checkpoint
 from pacfl.experiment.config import Run
-from pacfl.files import write_atomically
+from pacfl.files import blamed_on, settle, write_atomically
+
+log = logging.getLogger("pacfl")
 
 PATIENCE: Final = 2.0  # seconds to wait for a folder: the workers of a process that was killed take one to notice
 PAUSE: Final = 0.1
@@ -64,7 +67,8 @@ class RunFolder:
     def append(self, record: Mapping[str, Any]) -> None:
         """Add the record of a round, and be sure of it: the checkpoint that follows counts on it."""
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
-        with (self.path / "rounds.jsonl").open("ab") as file:
+        path = self.path / "rounds.jsonl"
+        with blamed_on(path), path.open("ab") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
@@ -91,7 +95,11 @@ class RunFolder:
 
     def load_checkpoint(self) -> dict[str, Any] | None:
         """The newest state that is whole and whose rounds are all recorded, or None."""
-        found = checkpoint.load(self.path, at_most=len(self.records()))
+        recorded = len(self.records())
+        found = checkpoint.load(self.path, at_most=recorded)
+        start = 0 if found is None else found[0]["round"]
+        if start < recorded:
+            log.warning("%s: %d recorded rounds are played again, from round %d on", self.path, recorded - start, start)
         self._known.clear()
         if found is None:
             return None
@@ -105,6 +113,7 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Drop what is only needed to finish the run."""
+        settle(self.path)
         self._known.clear()
         checkpoint.drop(self.path)
 
