@@ -1,6 +1,11 @@
 """Known data sets from where they are published, checked by their checksums."""
 
-from collections.abc import Callable
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pacfl.data.errors import DataError, library, suggestion
@@ -11,7 +16,8 @@ from pacfl.data.loading import data_folder
 def download(name: str, folder: str | Path | None = None) -> list[Path]:
     """The files of a data set, fetched into the folder where they are not there yet.
 
-    A file appears under its name only when it is whole and has the known checksum.
+    A file appears under its name only when it is whole and has the known checksum. A download that broke off is begun
+    again; of two processes that want the same file, one waits for the other.
     """
     if name not in KNOWN:
         raise DataError(f"there is no data set {name!r} to download; {suggestion(name, _downloadable())}")
@@ -30,9 +36,17 @@ def download(name: str, folder: str | Path | None = None) -> list[Path]:
 
 
 def _fetched(retrieve: Callable[..., object], target: Path, url: str, md5: str) -> Path:
+    part = target.with_name(f".{target.name}.part")  # a folder, in which nobody looks for data
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        retrieve(url, known_hash=f"md5:{md5}", fname=target.name, path=target.parent)
+        with _alone(target.parent):
+            try:
+                shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+                if not _is_whole(target, md5):
+                    retrieve(url, known_hash=f"md5:{md5}", fname=target.name, path=part)
+                    (part / target.name).replace(target)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
         raise DataError(
@@ -40,6 +54,24 @@ def _fetched(retrieve: Callable[..., object], target: Path, url: str, md5: str) 
             f"hand and put it there (md5 {md5})"
         ) from None
     return target
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time, the others wait."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_whole(path: Path, md5: str) -> bool:
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest() == md5
 
 
 def _downloadable() -> list[str]:
