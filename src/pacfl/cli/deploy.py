@@ -117,7 +117,8 @@ def _read(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     told: dict[str, Any] = json.loads(path.read_bytes())
-    return {"deadline": 0.0, "clients": {}, "round": 0, "rounds": 0, **told, "silent": time.time() - told["at"]}
+    silent = max(time.time() - told["at"], 0.0)  # a clock may have been put back
+    return {"deadline": 0.0, "clients": {}, "round": 0, "rounds": 0, **told, "silent": silent}
 
 
 def _show(told: dict[str, Any]) -> None:
