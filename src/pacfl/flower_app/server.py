@@ -77,6 +77,7 @@ def play(grid: Grid, asked: settings.Federation, run: Run, folder: RunFolder) ->
         deadline=asked.deadline,
         poll=asked.poll,
         evaluate_in_training=True,
+        safe=max(int(before.get("round", 0)) - 1, 0),
     )
     state = before.get("state") or algorithm.init_server(model)
     start = int(before.get("round", 0))
@@ -88,6 +89,7 @@ def play(grid: Grid, asked: settings.Federation, run: Run, folder: RunFolder) ->
     live = Live(run, members, board, lambda: look(grid), asked.minimum_clients, start)
     for played in rounds(algorithm, backend, state, live.events(), start):
         kept = _record(played, backend)
+        del backend.troubles[:-1]  # they are recorded
         folder.append(kept)
         folder.save_checkpoint(
             {
@@ -98,7 +100,7 @@ def play(grid: Grid, asked: settings.Federation, run: Run, folder: RunFolder) ->
                 "state": played.state,
             }
         )
-        backend.safe = played.t + 1
+        backend.safe = played.t  # this checkpoint may turn out to be damaged, and then the one before counts
         members.introduced(played.t, set(played.event.joining), set(played.state.cluster_of))
         board.played(played.t + 1, dict(played.state.cluster_of), kept)
     board.finished()
