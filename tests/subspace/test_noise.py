@@ -107,11 +107,23 @@ def test_twice_the_samples_make_the_root_of_half_the_noise(measure: Measure) -> 
     assert noise_of(60)[measure] / noise_of(120)[measure] == pytest.approx(np.sqrt(2), rel=0.1)
 
 
-def test_noise_falls_with_the_samples_that_are_not_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_SAMPLES", 100)
+@pytest.mark.parametrize(("measure", "limit"), [("smallest", "MOST_SAMPLES_OF_FIRST"), ("sum", "MOST_SAMPLES")])
+def test_noise_falls_with_the_samples_that_are_not_looked_at_too(
+    measure: Measure, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, limit, 100)
     rng = np.random.default_rng(0)
-    few, many = (rms([self_angles(drawn(rng, n), 3)["smallest"] for _ in range(8)]) for n in (100, 900))
+    few, many = (rms([self_angles(drawn(rng, n), 3)[measure] for _ in range(8)]) for n in (100, 900))
     assert few / many == pytest.approx(3, rel=0.1)
+
+
+def test_a_measure_asked_alone_is_what_it_is_among_all() -> None:
+    x = drawn(np.random.default_rng(0), 300)
+    together = self_angles(x, 3)
+    for measure in MEASURES:
+        (alone,) = self_angles(x, 3, measures=[measure]).items()
+        assert alone[0] == measure
+        np.testing.assert_array_equal(alone[1], together[measure])
 
 
 def test_data_are_checked_as_those_of_a_signature() -> None:

@@ -11,5 +11,5 @@ from pacfl.subspace import Grouping, group, proximity, self_angles, signature
 def grouped(samples: Sequence[NDArray[Any]], rank: int, n_clusters: int | None = None) -> Grouping:
     """The groups of clients by the smallest angle and average linkage: as many as asked, or as the noise tells."""
     bases = [signature(x, rank) for x in samples]
-    own = [self_angles(x, rank)["smallest"] for x in samples]
+    own = [self_angles(x, rank, measures=["smallest"])["smallest"] for x in samples]
     return group(proximity(bases, "smallest"), own, "smallest", "average", None, n_clusters)

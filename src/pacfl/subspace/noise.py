@@ -1,5 +1,6 @@
 """What angle would two samples of the same client show? Each client measures it on its own data."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,11 +18,16 @@ Halves = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
 SPLITS: Final = 32
 
 # Halves are drawn from at most this many samples: noise falls with the root of the sample count whatever the count is.
+# Leading directions are known from few samples; angles of all of them, or of those of classes, want more.
 MOST_SAMPLES: Final = 256
+MOST_SAMPLES_OF_FIRST: Final = 128
+OF_FIRST: Final = frozenset[Measure](["smallest", "entrywise"])
 
 
-def self_angles(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> SelfAngles:
-    """Angles between signatures of two samples of the same distribution, each as large as x, for every measure.
+def self_angles(
+    x: ArrayLike, rank: int, labels: ArrayLike | None = None, measures: Sequence[Measure] = MEASURES
+) -> SelfAngles:
+    """Angles between signatures of two samples of the same distribution, each as large as x, for the measures asked.
 
     x (n, ...)  ->  measure: (32,) degrees, one for each random split of the samples into halves. Empty arrays
     if there are too few samples to make two signatures of the asked rank.
@@ -32,19 +38,32 @@ def self_angles(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> Sel
     """
     check_rank(rank)
     rows = as_rows(x)
+    named = None if labels is None else as_labels(labels, len(rows))
+    of_first = [measure for measure in measures if measure in OF_FIRST and named is None]
+    of_all = [measure for measure in measures if measure not in of_first]
+    told: SelfAngles = {}
+    for asked, most in ((of_first, MOST_SAMPLES_OF_FIRST), (of_all, MOST_SAMPLES)):
+        if asked:
+            overlaps, share = _of_halves(rows, rank, named, most)
+            told |= {measure: _as_whole(overlaps, measure, share) for measure in asked}
+    return {measure: told[measure] for measure in measures}
+
+
+def _of_halves(rows: Array, rank: int, labels: NDArray[Any] | None, most: int) -> tuple[list[Array], float]:
+    """UᵀV of the signatures of random halves of at most so many samples, and the share of all that makes a half."""
     n = len(rows)
-    named = None if labels is None else as_labels(labels, n)
     # Addressed by the data's size alone: the same data give the same bytes
     rng = np.random.default_rng(n)
-    chosen = rng.permutation(n)[:MOST_SAMPLES]
-    rows = of_unit_size(rows[chosen])
-    half = len(rows) // 2
+    chosen = rng.permutation(n)[:most]
+    half = len(chosen) // 2
     if half < rank:
-        return {measure: np.empty(0) for measure in MEASURES}
+        return [], half / n
+    rows = of_unit_size(rows[chosen])
     orders = [rng.permutation(len(rows)) for _ in range(SPLITS)]
     halves = [(order[:half], order[half : 2 * half]) for order in orders]
-    overlaps = _overlaps(rows, rank, halves) if named is None else _class_overlaps(rows, rank, named[chosen], halves)
-    return {measure: _as_whole(overlaps, measure, half / n) for measure in MEASURES}
+    if labels is None:
+        return _overlaps(rows, rank, halves), half / n
+    return _class_overlaps(rows, rank, labels[chosen], halves), half / n
 
 
 def _overlaps(rows: Array, rank: int, halves: Halves) -> list[Array]:
