@@ -1,4 +1,4 @@
-"""What harm do hostile clients do, and what stops it? `python -m studies.hostile [--seeds 3]`."""
+"""What harm do hostile clients do, and what stops it? `python -m studies.hostile [--seeds 3] [--only claims]`."""
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,6 +89,15 @@ SIGNATURES: Mapping[str, Callable[[Profiles, Sequence[ClientId]], Profiles]] = {
     "all at the middle": _at_the_middle,
     "the same, claiming much noise": _boasting,
     "flooding with random ones": _flooding,
+}
+
+
+# What a hostile client claims of its own noise, its basis being true
+
+CLAIMS: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "none": lambda own: own,
+    "89 degrees": lambda own: np.full_like(own, 89.0),
+    "89 degrees in one of 32 halvings, 0 in the others": lambda own: 89 * np.eye(1, len(own), dtype=own.dtype)[0],
 }
 
 
@@ -227,6 +236,28 @@ def of_signatures(seeds: int) -> Iterator[str]:
         yield f"| {share:.0%} | {attack or 'none'} | " + " | ".join(cells) + " |"
 
 
+def of_claims(seeds: int) -> Iterator[str]:
+    """How the others are clustered when one client lies about its noise, in federations of several sizes."""
+    ways = {"automatic threshold": PACFL(), f"cut at {GIVEN:g} degrees": PACFL(threshold=GIVEN)}
+    yield "| clients | claim of one of them | " + " | ".join(ways) + " |"
+    yield "|---|---|" + "---|" * len(ways)
+    for per_domain, (claim, lie) in product((2, 3, 4, 5, PER_DOMAIN), CLAIMS.items()):
+        cells = []
+        for pacfl in ways.values():
+            aris = [claimed(pacfl, per_domain, lie, seed) for seed in range(seeds)]
+            cells.append(f"{np.mean(aris):.2f} ({sum(ari == 1 for ari in aris)} of {seeds} right)")
+        yield f"| {DOMAINS * per_domain} | {claim} | " + " | ".join(cells) + " |"
+
+
+def claimed(pacfl: PACFL, per_domain: int, lie: Callable[[NDArray[Any]], NDArray[Any]], seed: int) -> float:
+    """Agreement of the others' clusters with their domains."""
+    *others, liar = (c for c in range(DOMAINS * PER_DOMAIN) if c % PER_DOMAIN < per_domain)
+    profiles = {c: told(seed)[c] for c in others}
+    profiles[liar] = {**told(seed)[liar], "self_angles": lie(told(seed)[liar]["self_angles"])}
+    state = pacfl.admit(pacfl.init_server(_Nothing()), profiles)  # type: ignore[arg-type]  # its start is all
+    return adjusted_rand_index([state.cluster_of[c] for c in others], [c // PER_DOMAIN for c in others])
+
+
 class _Nothing:
     """A model of one weight: clusters do not depend on it."""
 
@@ -250,13 +281,17 @@ def of_copies(seeds: int) -> Iterator[str]:
         )
 
 
+TABLES = {"signatures": of_signatures, "claims": of_claims, "updates": of_updates, "copies": of_copies}
+
+
 def main() -> None:
     """Print tables in Markdown."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=3)
-    seeds = parser.parse_args().seeds
-    for rows in (of_signatures, of_updates, of_copies):
-        for row in rows(seeds):
+    parser.add_argument("--only", choices=TABLES, help="one of the tables")
+    given = parser.parse_args()
+    for name in [given.only] if given.only else TABLES:
+        for row in TABLES[name](given.seeds):
             print(row, flush=True)
         print()
 

@@ -12,7 +12,7 @@ from pacfl.federation.client_side import ClientSide
 from pacfl.flower_app.answering import Home, answer
 from pacfl.learning.eager import Eager
 
-Tamper = Callable[[str, RecordDict], RecordDict | Exception | None]
+Tamper = Callable[[str, RecordDict], RecordDict | None]
 
 
 def home_of(algorithm: Algorithm, memory: Path) -> Home:
@@ -29,7 +29,7 @@ class FakeGrid:
 
     def __init__(self, home: Home, nodes: Iterable[int], tampering: dict[int, Tamper] | None = None) -> None:
         self.home, self.nodes, self.tampering = home, list(nodes), tampering or {}
-        self.replies: dict[str, Message | Exception | None] = {}
+        self.replies: dict[str, Message | None] = {}
         self.asked: list[Message] = []
 
     def get_node_ids(self) -> list[int]:
@@ -50,15 +50,14 @@ class FakeGrid:
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         found = [self.replies[one] for one in message_ids]
-        for reply in found:
-            if isinstance(reply, Exception):
-                raise reply
         return [reply for reply in found if reply is not None]
 
-    def _reply(self, message: Message) -> Message | Exception | None:
+    def context(self, node: int) -> Context:
+        return Context(1, node, {"partition-id": node - 100}, RecordDict(), {})
+
+    def _reply(self, message: Message) -> Message | None:
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
-        context = Context(1, node, {"partition-id": node - 100}, RecordDict(), {})
-        content: RecordDict | Exception | None = answer(kind, message.content, context, self.home)
+        content: RecordDict | None = answer(kind, message.content, self.context(node), self.home)
         if node in self.tampering:
             content = self.tampering[node](kind, content)
-        return Message(content, reply_to=message) if isinstance(content, RecordDict) else content
+        return None if content is None else Message(content, reply_to=message)

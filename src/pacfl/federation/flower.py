@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import TypeVar
 
 from flwr.app import Message as Envelope
@@ -12,6 +13,7 @@ from flwr.serverapp import Grid
 
 from pacfl.federation import wire
 from pacfl.federation.algorithm import Algorithm, Upload
+from pacfl.federation.inbox import Content, Inbox
 from pacfl.federation.kinds import EVALUATE, SIGNATURE, TRAIN
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.replies import (
@@ -65,13 +67,14 @@ class Flower:
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
         """What clients tell of their data; those who do not answer, or nonsense, are missing."""
         forms = forms_of_profile(self.algorithm, self.model)
+        largest = LARGEST_PROFILE if forms else 0
 
         def read(client: ClientId, content: RecordDict) -> Message:  # noqa: ARG001 - one form for all
-            told = wire.unpack(content, LARGEST_PROFILE if forms else 0)
+            told = wire.unpack(content, largest)
             check_profile(told, forms)
             return told
 
-        heard = self._heard(t, self._ask(SIGNATURE, t, {c: {} for c in clients}, {}), read)
+        heard = self._heard(t, self._ask(SIGNATURE, t, {c: {} for c in clients}, {}, largest), read)
         for client, why in strangers(heard, self.features).items():
             self._trouble(t, client, f"reply refused: {why}")
             del heard[client]
@@ -81,13 +84,13 @@ class Flower:
     def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
         """Local trainings. A client whose reply is lost has trained all the same, and remembers."""
         asked = {"safe": t if self.safe is None else self.safe, "evaluate": self.evaluate_in_training}
-        replies = self._ask(TRAIN, t, downloads, asked)
+        forms = self._forms(downloads)
+        replies = self._ask(TRAIN, t, downloads, asked, max(map(_bytes, forms.values()), default=0))
         self.rode = {}
 
         def read(client: ClientId, content: RecordDict) -> Upload:
-            forms = forms_of_training(self.algorithm, self.model, downloads[client])
-            up = wire.unpack(content, _bytes(forms))
-            check_upload(up, forms, self.model, len(downloads[client].get("models", "1")))
+            up = wire.unpack(content, _bytes(forms[client]))
+            check_upload(up, forms[client], self.model, len(downloads[client].get("models", "1")))
             size = check_size(wire.about(content).get("size"))
             self.rode[client] = wire.scores(content)
             return Upload(client, size, up)
@@ -101,11 +104,18 @@ class Flower:
         def read(client: ClientId, content: RecordDict) -> dict[str, Score]:  # noqa: ARG001 - one form for all
             return wire.scores(content)
 
-        heard = self._heard(t, self._ask(EVALUATE, t, downloads, asked), read)
+        heard = self._heard(t, self._ask(EVALUATE, t, downloads, asked, 0), read)
         return by_protocol(heard)
 
+    def _forms(self, downloads: Mapping[ClientId, Message]) -> dict[ClientId, Forms]:
+        """The form of each client's honest upload: the same for downloads of the same shapes."""
+        shapes = {c: tuple((name, array.shape) for name, array in down.items()) for c, down in downloads.items()}
+        sample = {shape: downloads[c] for c, shape in shapes.items()}
+        forms = {shape: forms_of_training(self.algorithm, self.model, down) for shape, down in sample.items()}
+        return {c: forms[shape] for c, shape in shapes.items()}
+
     def _ask(
-        self, kind: str, t: int, requests: Mapping[ClientId, Message], about: wire.About
+        self, kind: str, t: int, requests: Mapping[ClientId, Message], about: wire.About, largest: int
     ) -> dict[ClientId, RecordDict]:
         """Send to each client its own, and wait until all have answered or the deadline has come."""
         waiting: dict[str, ClientId] = {}
@@ -117,7 +127,7 @@ class Flower:
             else:
                 waiting[sent] = client
         replies: dict[ClientId, RecordDict] = {}
-        for sent, reply in answers(self.grid, set(waiting), self.deadline, self.poll).items():
+        for sent, reply in answers(self.grid, set(waiting), self.deadline, self.poll, largest).items():
             client = waiting.pop(sent)
             if isinstance(reply, str):
                 self._trouble(t, client, reply)
@@ -158,41 +168,19 @@ class Flower:
         log.warning("round %d client %d: %s", t, client, what)
 
 
-def answers(grid: Grid, sent: set[str], deadline: float, poll: float) -> dict[str, RecordDict | str]:
-    """Replies by the message they answer: their content, or what went wrong."""
-    heard: dict[str, RecordDict | str] = {}
+def answers(grid: Grid, sent: set[str], deadline: float, poll: float, largest: int = 0) -> dict[str, Content]:
+    """Replies of at most `largest` bytes of arrays, by the message they answer: their content, or what went wrong."""
+    inbox = Inbox(grid, largest)
+    heard: dict[str, Content] = {}
     end = time.monotonic() + deadline
     while sent - heard.keys():
         # Errors that the server made itself come from nobody: only the message they answer tells whom they are about
-        heard |= {m.metadata.reply_to_message_id: _content(m) for m in _pulled(grid, sent - heard.keys(), heard)}
+        heard |= inbox.look(sent - heard.keys())
         if time.monotonic() >= end:
             break
         if sent - heard.keys():
             time.sleep(poll)
     return heard
-
-
-def _pulled(grid: Grid, wanted: set[str], heard: dict[str, RecordDict | str]) -> list[Envelope]:
-    try:
-        return list(grid.pull_messages(wanted))
-    except (ValueError, KeyError, TypeError):
-        return [m for one in wanted for m in _pulled_alone(grid, one, heard)]
-
-
-def _pulled_alone(grid: Grid, one: str, heard: dict[str, RecordDict | str]) -> list[Envelope]:
-    """One reply that cannot be read must not hide the others."""
-    try:
-        return list(grid.pull_messages({one}))
-    except (ValueError, KeyError, TypeError) as error:
-        heard[one] = f"reply cannot be read: {error}"
-        return []
-
-
-def _content(reply: Envelope) -> RecordDict | str:
-    if not reply.has_error():
-        return reply.content
-    reason = " ".join((reply.error.reason or "").split())  # its end says what happened, after where it did
-    return f"error {reply.error.code}: {reason[-500:]}"
 
 
 def by_protocol(scores: Mapping[ClientId, Mapping[str, Score]]) -> Scores:
@@ -205,10 +193,4 @@ def by_protocol(scores: Mapping[ClientId, Mapping[str, Score]]) -> Scores:
 
 
 def _bytes(forms: Forms) -> int:
-    total = 0
-    for form in forms.values():
-        n = 1
-        for length in form.shape:
-            n *= length
-        total += 8 * n
-    return total
+    return sum(8 * prod(form.shape) for form in forms.values())

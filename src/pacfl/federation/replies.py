@@ -12,6 +12,7 @@ from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.task import Learning, Samples, Task
+from pacfl.subspace.noise import SPLITS
 
 ORTHONORMAL_WITHIN: Final = 1e-3  # of signatures in float32
 LARGEST_NORM: Final = 1e3  # of an array in a reply, in norms of the model that training began with
@@ -28,8 +29,9 @@ class Refused(ValueError):  # noqa: N818 - named for what happened
 class Form:
     """What an honest array looks like."""
 
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # -1: of any length
     kind: str  # of numbers, as numpy says it: f, i
+    most: int | None = None  # along the last axis
 
 
 Forms = Mapping[str, Form]
@@ -42,9 +44,10 @@ def forms_of_training(algorithm: Algorithm, model: Model, down: Message) -> Form
 
 
 def forms_of_profile(algorithm: Algorithm, model: Model) -> Forms:
-    """The same for what a client tells of its data; of shapes only the number of axes is known before it does."""
+    """The same for what a client tells of its data; of shapes the axes are known before it does, and some limits."""
     told = algorithm.profile(_imagined(model))
-    return {name: Form((-1,) * array.ndim, array.dtype.kind) for name, array in told.items()}
+    most = {"basis": _most_columns(algorithm), "self_angles": SPLITS}
+    return {name: Form((-1,) * array.ndim, array.dtype.kind, most.get(name)) for name, array in told.items()}
 
 
 def check_upload(up: Message, forms: Forms, model: Model, n_models: int) -> None:
@@ -66,8 +69,8 @@ def check_profile(told: Message, forms: Forms) -> None:
     _check_forms(told, forms)
     if "basis" in told:
         _check_basis(told["basis"])
-    if "self_angles" in told and not ((told["self_angles"] >= 0) & (told["self_angles"] <= 90 * 10_000)).all():
-        raise Refused("'self_angles' are degrees from 0")
+    if {"basis", "self_angles"} <= told.keys():
+        _check_self_angles(told["self_angles"].astype(np.float64), told["basis"].shape[1])
 
 
 def check_size(size: object) -> int:
@@ -95,6 +98,8 @@ def _check_forms(message: Message, forms: Forms) -> None:
             raise Refused(
                 f"{name!r} is {array.dtype} of shape {array.shape}, wanted {form.shape} of kind {form.kind!r}"
             )
+        if form.most is not None and array.shape[-1] > form.most:
+            raise Refused(f"{name!r} has {array.shape[-1]:,} columns, at most {form.most:,} are wanted")
         if not np.isfinite(array).all():
             raise Refused(f"{name!r} has values that are no numbers")
 
@@ -111,6 +116,18 @@ def _check_basis(basis: NDArray[Any]) -> None:
     error = float(np.abs(exact.T @ exact - np.eye(columns)).max())
     if error > ORTHONORMAL_WITHIN:
         raise Refused(f"'basis' is not orthonormal (off by {error:.2g})")
+
+
+def _check_self_angles(degrees: NDArray[np.float64], columns: int) -> None:
+    """Refuse what no two subspaces show. Within that a claim is believed: docs/hostile.md says what it can do."""
+    if not ((degrees >= 0) & (degrees <= 90 * columns)).all():
+        raise Refused(f"'self_angles' are degrees from 0 to {90 * columns}")
+
+
+def _most_columns(algorithm: Algorithm) -> int:
+    """More columns than were asked for would lie near everybody's."""
+    per_class = getattr(algorithm, "per_class", False)
+    return PER_CLASS_COLUMNS if per_class else int(getattr(algorithm, "rank", PER_CLASS_COLUMNS))
 
 
 def _imagined(model: Model) -> Task:
