@@ -1,4 +1,4 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -35,6 +35,10 @@ class CFL(Algorithm):
 
     def init_server(self, model: Model) -> CFLState:
         return CFLState(model.initial[None])
+
+    def forget(self, state: CFLState, clients: Set[ClientId]) -> CFLState:
+        left: CFLState = super().forget(state, clients)
+        return replace(left, updates={c: u for c, u in state.updates.items() if c not in clients})
 
     def aggregate(self, state: CFLState, uploads: Sequence[Upload]) -> CFLState:
         if not uploads:

@@ -1,4 +1,4 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal, final
@@ -68,7 +68,7 @@ class PACFL(Algorithm):
             own = made.self_angles[self.measure]
             return {"basis": made.basis.astype(np.float32), "self_angles": own.astype(np.float32)}
         labels = task.train.y if self.per_class else None
-        own = self_angles(task.raw, self.rank, labels)[self.measure]
+        own = self_angles(task.raw, self.rank, labels, [self.measure])[self.measure]
         basis = signature(task.raw, self.rank, labels)
         return {"basis": basis.astype(np.float32), "self_angles": own.astype(np.float32)}
 
@@ -100,6 +100,16 @@ class PACFL(Algorithm):
         cluster_of = {**state.cluster_of, **dict(zip(bases, rows, strict=True))}
         grouping = replace(grouping, labels=np.array(rows, dtype=np.intp))
         return replace(state, models=models, cluster_of=cluster_of, bases=bases, grouping=grouping)
+
+    def forget(self, state: PACFLState, clients: Set[ClientId]) -> PACFLState:
+        # The last of a cluster stays known: newcomers find it by its signature
+        in_order = sorted(state.cluster_of.items(), key=lambda entry: entry[0] not in clients)
+        last = {k: c for c, k in in_order}
+        going = clients - set(last.values())
+        left: PACFLState = super().forget(state, going)
+        places = [i for i, c in enumerate(state.bases) if c not in going]
+        bases = {c: basis for c, basis in state.bases.items() if c not in going}
+        return replace(left, bases=bases, grouping=state.grouping and state.grouping.of(places))
 
 
 def _rows(clients: Sequence[ClientId], labels: Sequence[int], n_old: int, state: PACFLState) -> list[int]:

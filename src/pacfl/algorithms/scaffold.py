@@ -12,9 +12,10 @@ from pacfl.learning.task import Task
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ScaffoldState(State):
-    """With the server's control variate c."""
+    """With the server's control variate c, and of how many clients' it is the mean: those who left are still in it."""
 
     control: Vector
+    n_clients: int
 
 
 @final
@@ -26,13 +27,13 @@ class Scaffold(Algorithm):
     """
 
     def init_server(self, model: Model) -> ScaffoldState:
-        return ScaffoldState(model.initial[None], control=np.zeros_like(model.initial))
+        return ScaffoldState(model.initial[None], control=np.zeros_like(model.initial), n_clients=0)
 
     def admit(self, state: ScaffoldState, profiles: Mapping[ClientId, Message]) -> ScaffoldState:
         after: ScaffoldState = super().admit(state, profiles)
+        n = state.n_clients + len(after.cluster_of) - len(state.cluster_of)
         # Those who come have ci = 0, and c is the mean of more
-        control = state.control * np.float32(len(state.cluster_of) / max(len(after.cluster_of), 1))
-        return replace(after, control=control)
+        return replace(after, control=state.control * np.float32(state.n_clients / max(n, 1)), n_clients=n)
 
     def init_client(self, model: Model) -> Message:
         return {"c": np.zeros_like(model.initial)}
@@ -53,5 +54,5 @@ class Scaffold(Algorithm):
     def aggregate(self, state: ScaffoldState, uploads: Sequence[Upload]) -> ScaffoldState:
         if not uploads:
             return state
-        dc = np.stack([u.content["dc"] for u in uploads]).sum(axis=0) / len(state.cluster_of)
+        dc = np.stack([u.content["dc"] for u in uploads]).sum(axis=0) / state.n_clients
         return replace(cluster_mean(state, uploads), control=(state.control + dc).astype(np.float32))

@@ -122,7 +122,9 @@ def going_on(federation: Federation, backend: Local, before: dict[str, Any]) -> 
     if before:
         backend.memory, backend.last = before["memory"], before["last"]
     state = before["state"] if before else federation.algorithm.init_server(federation.model)
-    yield from rounds(federation.algorithm, backend, state, federation.plan, before.get("round", 0))
+    for played in rounds(federation.algorithm, backend, state, federation.plan, before.get("round", 0)):
+        backend.forget(played.event.gone)
+        yield played
 
 
 def divided(run: Run, data_folder: Path | None = None) -> tuple[Dataset, Partition]:

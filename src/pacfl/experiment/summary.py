@@ -50,9 +50,12 @@ def _scores(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def megabits_per_client(records: Sequence[Mapping[str, Any]]) -> float:
-    """The paper's unit of communication, of the messages that were really sent: both ways, over all clients."""
+    """The paper's unit of communication, of the messages that were really sent: both ways, over all clients.
+
+    Where some left for good, over as many as there were at most.
+    """
     sent = sum(r["bytes_down"] + r["bytes_up"] for r in records)
-    return float(8e-6 * sent / max(records[-1]["clients"], 1))
+    return float(8e-6 * sent / max([1, *(r["clients"] for r in records)]))
 
 
 def clusters(cluster_of: Mapping[int, int], truth: NDArray[np.intp] | None) -> dict[str, Any]:

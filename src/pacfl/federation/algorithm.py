@@ -1,6 +1,6 @@
 """The one interface. Every default is FedAvg within clusters; an algorithm says only what differs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -50,6 +50,11 @@ class Algorithm:
         """Clients join, with what `profile` told of them. Known ones are profiled anew, or come back."""
         joined = {c: state.cluster_of.get(c, 0) for c in profiles}
         return replace(state, cluster_of={**state.cluster_of, **joined})
+
+    def forget(self, state: Any, clients: Set[ClientId]) -> Any:
+        """Clients leave for good: what is known of them and of nobody else is dropped."""
+        staying = {c: k for c, k in state.cluster_of.items() if c not in clients}
+        return replace(state, cluster_of=staying)
 
     def download(self, state: Any, client: ClientId) -> Message:
         """What is sent to a client."""

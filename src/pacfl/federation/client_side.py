@@ -16,6 +16,7 @@ from pacfl.learning.model import Model, Vector
 from pacfl.learning.task import Diverged, Engine, Learning, Samples, Selected, Task
 
 REMEMBERED_MODELS = 16
+REMEMBERED_SCORES = 10_000
 ASKED_AT_ONCE = 64  # test samples, of an engine that rounds otherwise in batches of other sizes
 
 
@@ -86,10 +87,15 @@ class ClientSide:
     def _score(self, protocol: str, w: Vector, t: int, client: ClientId) -> Score:
         """The score of a model at a client; the same as last time if it is the same model."""
         name = hashlib.blake2b(w.tobytes(), digest_size=16).digest()
-        before = self._scores.get((client, protocol))
-        if before is None or before[0] != name:
-            self._scores[client, protocol] = before = name, self._judged(name, w, t, client)
-        return before[1]
+        told = self._scores.get((client, protocol))
+        if told is None or told[0] != name:
+            told = name, self._judged(name, w, t, client)
+        with self._turns:
+            self._scores.pop((client, protocol), None)
+            self._scores[client, protocol] = told  # the latest stands last
+            if len(self._scores) > REMEMBERED_SCORES:
+                del self._scores[next(iter(self._scores))]
+        return told[1]
 
     def _judged(self, name: bytes, w: Vector, t: int, client: ClientId) -> Score:
         right, losses = self._tell(name).at(self.pool.shards[client].test, self.engine, w, self.pool.test)

@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -61,6 +61,12 @@ class Local:
             for protocol, score in by_protocol.items():
                 scores.setdefault(protocol, {})[c] = score
         return scores
+
+    def forget(self, clients: Iterable[ClientId]) -> None:
+        """Clients who do not come back take with them what they remember."""
+        for client in clients:
+            self.memory.pop(client, None)
+            self.last.pop(client, None)
 
     def _memory(self, client: ClientId) -> Message:
         return self.memory[client] if client in self.memory else self.algorithm.init_client(self.model)

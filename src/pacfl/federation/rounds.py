@@ -52,6 +52,7 @@ def rounds(
     for t, event in enumerate(events):
         if t < start:
             continue
+        state = algorithm.forget(state, frozenset(event.gone)) if event.gone else state
         # Who was not heard when it joined is asked again before it trains
         unheard = (c for c in event.sampled if c not in state.cluster_of and c not in event.joining)
         asked = (*event.joining, *unheard)

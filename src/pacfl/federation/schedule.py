@@ -14,6 +14,7 @@ Clients = tuple[ClientId, ...]
 class Event:
     """One round. Everything the server does is decided by it."""
 
+    gone: Clients = ()  # have left for good: nobody needs to remember them
     joining: Clients = ()  # or profiled anew, if they are known
     sampled: Clients = ()
     lost: frozenset[ClientId] = frozenset()  # sampled clients whose reply never comes, or comes too late
@@ -50,14 +51,19 @@ def events(schedule: Schedule, n_clients: int, seed: int) -> Iterator[Event]:
     """The rounds, then one more event in which all are judged, and if there are newcomers, one in which they come."""
     _check_clients(schedule, n_clients)
     newcomers = _newcomers(schedule, n_clients, seed)
-    founders = [c for c in range(n_clients) if c not in newcomers and _is_founder(schedule, c)]
+    late = _late(schedule) | set(newcomers)
+    founders = [c for c in range(n_clients) if c not in late]
+    last_join = {c: t for t in sorted(schedule.joins) for c in schedule.joins[t]}
     present: set[ClientId] = set()
     for t in range(schedule.rounds):
         came = (*(founders if t == 0 else ()), *schedule.joins.get(t, ()))
-        present = (present | set(came)) - set(schedule.leaves.get(t, ()))
+        leaving = schedule.leaves.get(t, ())
+        gone = tuple(c for c in leaving if c in present and last_join.get(c, 0) < t)
+        present = (present | set(came)) - set(leaving)
         sampled = _sampled(sorted(present), schedule.sample, seed, t)
         draws = stream(seed, "loss", t).random(n_clients)
         yield Event(
+            gone=gone,
             joining=(*came, *(c for c in schedule.reprofile.get(t, ()) if c in present and c not in came)),
             sampled=sampled,
             lost=frozenset(c for c in sampled if draws[c] < schedule.loss),
@@ -94,12 +100,12 @@ def _newcomers(schedule: Schedule, n_clients: int, seed: int) -> Clients:
     return tuple(sorted(stream(seed, "newcomers").choice(free, schedule.newcomers, replace=False).tolist()))
 
 
-def _is_founder(schedule: Schedule, client: ClientId) -> bool:
+def _late(schedule: Schedule) -> set[ClientId]:
     """Who is to come later is not there from the start; who goes before it comes was."""
     joins, leaves = (
-        [t for t, clients in plan.items() if client in clients] for plan in (schedule.joins, schedule.leaves)
+        {c: t for t in sorted(plan, reverse=True) for c in plan[t]} for plan in (schedule.joins, schedule.leaves)
     )
-    return not joins or min(leaves, default=min(joins)) < min(joins)
+    return {c for c, t in joins.items() if t <= leaves.get(c, t)}
 
 
 def _sampled(present: list[ClientId], share: float, seed: int, t: int) -> Clients:

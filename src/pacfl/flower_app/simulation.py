@@ -4,9 +4,10 @@ import logging
 import pickle
 import queue
 import secrets
+import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -64,6 +65,11 @@ class Simulated(Flower):
         for c, trained in last.items():
             kept = self._memories()[c]
             kept.keep(0, kept.before(END)[0] or {}, trained, 0)
+
+    def forget(self, clients: Iterable[ClientId]) -> None:
+        """Clients who do not come back take with them what they remember."""
+        for c in clients:
+            shutil.rmtree(self.folder / self.federation / str(c), ignore_errors=True)
 
     def _memories(self) -> dict[ClientId, ClientMemory]:
         return {c: ClientMemory(self.folder / self.federation / str(c)) for c in range(self.n_clients)}

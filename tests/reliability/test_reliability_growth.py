@@ -1,0 +1,116 @@
+"""Nothing grows with the rounds but the records of them, and nothing with clients who have left for good."""
+
+import dataclasses
+import gc
+import tracemalloc
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_federation import LEARNING, NAMES, SEED, lively, model, pool, same, side
+
+from pacfl.experiment.run import play
+from pacfl.experiment.store import folder_of
+from pacfl.federation.local import Local, local
+from pacfl.federation.rounds import Round, rounds
+from pacfl.federation.schedule import Schedule, events
+from studies import long_run
+
+# Files and memory
+
+
+def test_a_long_run_with_churn_holds_no_more_memory_and_files_than_a_short_one(tmp_path: Path) -> None:
+    """Between rounds 60 and 120: less than a model of 2,600 bytes a round."""
+    run = long_run.churning(120, "scaffold")
+    folder = folder_of(run, tmp_path)
+    held, sizes = {}, {}
+    tracemalloc.start()
+    try:
+        for record in play(run, folder):
+            if record.get("round") in (59, 119):
+                gc.collect()
+                held[record["round"]] = tracemalloc.get_traced_memory()[0]
+                sizes[record["round"]] = long_run.sizes(folder)
+    finally:
+        tracemalloc.stop()
+    assert (held[119] - held[59]) / 60 < 2_600
+    assert sizes[119][0] <= 1.05 * sizes[59][0]
+    assert sizes[119][1] <= 1.05 * sizes[59][1]
+    assert sizes[119][2] < 2.2 * sizes[59][2], "records grow with the rounds, and no faster"
+
+
+def test_a_crowd_that_comes_and_goes_costs_a_round_no_more_than_those_who_are_there(tmp_path: Path) -> None:
+    """700 clients, 100 at a time: what is written in a round is as long after 600 have left as after 200."""
+    run = long_run.crowd(700, "pacfl", tmp_path)
+    folder = folder_of(run, tmp_path)
+    written = []
+    for record in play(run, folder, tmp_path):
+        if "round" in record and record["round"] <= run.schedule.rounds - 1:
+            n_files, megabytes, _ = long_run.sizes(folder)
+            listed = (folder.path / "checkpoint.json").stat().st_size
+            written.append((record["clients"], n_files, megabytes, listed, len(record["cluster_of"])))
+    early, late = (np.max(written[part], axis=0) for part in (slice(40, 60), slice(-20, None)))
+    assert (late <= 1.1 * early).all(), (early, late)
+
+
+# Forgetting
+
+GONE = Schedule(rounds=4, sample=1.0, leaves={2: (1, 4)})
+
+
+def played(name: str, schedule: Schedule) -> Iterator[tuple[Round, Local]]:
+    algorithm = lively(name)
+    with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
+        plan = events(schedule, len(pool().shards), SEED)
+        for one in rounds(algorithm, backend, algorithm.init_server(model()), plan):
+            backend.forget(one.event.gone)
+            yield one, backend
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_who_has_left_for_good_is_forgotten_and_nobody_else(name: str) -> None:
+    for one, backend in played(name, GONE):
+        known = set(range(6)) if one.t < 2 else {0, 2, 3, 5}
+        assert set(one.state.cluster_of) == known
+        by_client = [getattr(one.state, field.name) for field in dataclasses.fields(one.state)]
+        assert all(set(kept) <= known for kept in by_client if isinstance(kept, Mapping))
+        assert {*backend.memory, *backend.last} <= known
+    if name == "pacfl":
+        assert one.state.grouping.proximity.shape == (4, 4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forgetting_changes_no_state_in_place(name: str) -> None:
+    algorithm = lively(name)
+    clients = side(algorithm)
+    state = algorithm.admit(algorithm.init_server(model()), {c: clients.profile(0, c) for c in range(6)})
+    twin = algorithm.admit(algorithm.init_server(model()), {c: clients.profile(0, c) for c in range(6)})
+    algorithm.forget(state, {0, 5})
+    assert same(state, twin)
+
+
+def test_only_who_does_not_come_back_has_left_for_good() -> None:
+    schedule = Schedule(rounds=9, leaves={1: (0, 1), 5: (0, 2), 7: (3,)}, joins={3: (0,), 6: (4,), 8: (3,)})
+    gone = {t: event.gone for t, event in enumerate(events(schedule, 6, SEED)) if event.gone}
+    assert gone == {1: (1,), 5: (0, 2)}
+
+
+def test_who_comes_back_is_as_before() -> None:
+    """SCAFFOLD remembers at the client: one that was away goes on from its own control variate."""
+    away = Schedule(rounds=5, sample=1.0, leaves={2: (1,)}, joins={4: (1,)})
+    kept = {one.t: backend.memory[1]["c"].copy() for one, backend in played("scaffold", away)}
+    assert same(kept[1], kept[3])
+    assert not same(kept[3], kept[4])
+
+
+def test_a_cluster_that_everybody_left_is_found_by_a_newcomer_of_its_kind() -> None:
+    """Clients 0, 1 and 2 are of one domain, 3, 4 and 5 of the other; 3 comes when 4 and 5 have left for good."""
+    schedule = Schedule(rounds=5, sample=1.0, leaves={2: (4, 5)}, joins={4: (3,)})
+    states = [one.state for one, _ in played("pacfl", schedule)]
+    row = states[1].cluster_of[4]
+    assert row == states[1].cluster_of[5] != states[1].cluster_of[0]
+    assert len(states[2].cluster_of) == 4, "one of the two stays known"
+    assert states[4].cluster_of[3] == row
+    assert len(states[4].models) == 2
+    assert same(states[2].models[row], states[1].models[row])
