@@ -1,9 +1,11 @@
 """What a client sends that hides its samples, or its update."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
 from pacfl.learning.model import Vector
 from pacfl.learning.plan import stream
@@ -20,6 +22,23 @@ def check_hiding(clip: float | None, noise: float) -> None:
         raise ValueError(f"update_noise = {noise} hides nothing without update_clip; give both")
     if clip is not None and not clip > 0:
         raise ValueError(f"update_clip must be positive, got {clip}")
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a signature was asked for with: another one is another signature, and costs again."""
+
+    epsilon: float
+    settings: tuple[object, ...]  # all else that the signature hangs on
+
+
+def promised(algorithm: Algorithm) -> Promise | None:
+    """What an algorithm promises to every sample in a signature; None if nothing, or if the noise is no secret."""
+    epsilon = getattr(algorithm, "signature_epsilon", None)
+    if epsilon is None or getattr(algorithm, "private_noise", "seeded") != "secret":
+        return None
+    chosen = (getattr(algorithm, name, None) for name in ("signature_delta", "rank", "measure"))
+    return Promise(float(epsilon), tuple(chosen))
 
 
 def private_profile(task: Task, rank: int, epsilon: float, delta: float, randomness: Randomness) -> PrivateSignature:

@@ -15,8 +15,11 @@ from pacfl.federation.client_memory import ClientMemory
 from pacfl.federation.client_side import ClientSide
 from pacfl.federation.kinds import EVALUATE, IDENTITY, SIGNATURE, TRAIN, registered
 from pacfl.federation.message import ClientId
+from pacfl.federation.private import promised
+from pacfl.flower_app.told import Told
 
 LARGEST_DOWNLOAD = 2**33  # bytes; a client trusts its server further than the server trusts it
+TOLD = ".told"  # no federation can have this name
 
 Home = Callable[[Context, str, ClientId], tuple[ClientSide, Path]]  # of a federation and a number: what a client has
 
@@ -45,16 +48,16 @@ class Asked:
         self.about = wire.about(content)
         self.round, self.client = (_whole(self.about.get(key)) for key in ("round", "client"))
 
-    def side(self) -> tuple[ClientSide, ClientMemory]:
-        """The client's half of the algorithm, and its memory."""
+    def at_home(self) -> tuple[ClientSide, ClientMemory, Told]:
+        """The client's half of the algorithm, its memory, and what it has told of its data to anybody."""
         federation = str(self.about.get("federation"))
         if not re.fullmatch(r"[0-9a-z-]{1,64}", federation):
             raise ValueError(f"a federation is named by letters, digits and hyphens, got {federation!r}")
         side, memory = self.home(self.context, federation, self.client)
-        return side, ClientMemory(memory / federation / str(self.client))
+        return side, ClientMemory(memory / federation / str(self.client)), Told(memory / TOLD)
 
     def reply(self, side: ClientSide) -> dict[str, str | int | bool]:
-        """What every reply says of itself."""
+        """What a reply to training or evaluation says of itself."""
         return {"round": self.round, "size": len(side.pool.shards[self.client].train)}
 
 
@@ -64,12 +67,20 @@ def _identity(asked: Asked) -> RecordDict:
 
 
 def _signature(asked: Asked) -> RecordDict:
-    side, _ = asked.side()
-    return wire.pack(side.profile(asked.round, asked.client), asked.reply(side))
+    side, _, told = asked.at_home()
+    data = side.pool.raw[side.pool.shards[asked.client].train]
+    most = asked.context.node_config.get("most-epsilon")
+    profile = told.once(
+        data,
+        promised(side.algorithm),
+        lambda: side.profile(asked.round, asked.client),
+        None if most is None else float(most),
+    )
+    return wire.pack(profile, {"round": asked.round})  # no number of samples: nobody needs it here
 
 
 def _train(asked: Asked) -> RecordDict:
-    side, kept = asked.side()
+    side, kept, _ = asked.at_home()
     t, client, down = asked.round, asked.client, wire.unpack(asked.content, LARGEST_DOWNLOAD)
     memory, last = kept.before(t)
     memory = side.algorithm.init_client(side.model) if memory is None else memory
@@ -81,7 +92,7 @@ def _train(asked: Asked) -> RecordDict:
 
 
 def _evaluate(asked: Asked) -> RecordDict:
-    side, kept = asked.side()
+    side, kept, _ = asked.at_home()
     t, client, down = asked.round, asked.client, wire.unpack(asked.content, LARGEST_DOWNLOAD)
     memory, last = kept.before(t + 1)
     memory = side.algorithm.init_client(side.model) if memory is None else memory
