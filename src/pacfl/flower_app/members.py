@@ -53,8 +53,8 @@ def by_key(grid: Grid) -> dict[str, int]:
 
 
 def fingerprint(public_key: bytes) -> str:
-    """A name for a key: the first 16 hexadecimal digits of its SHA-256."""
-    return hashlib.sha256(public_key).hexdigest()[:16]
+    """A name for a key: the first 32 hexadecimal digits of its SHA-256, too many to find another key for."""
+    return hashlib.sha256(public_key).hexdigest()[:32]
 
 
 @dataclass(eq=False)
