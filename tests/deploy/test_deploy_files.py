@@ -84,7 +84,7 @@ def test_the_app_has_settings_that_the_server_understands(tmp_path: Path) -> Non
     }
     federation, run = settings.read({**flat, "seed": 0, "settings": ""})
     assert (federation.deadline, federation.identity) == (7.0, "key")
-    assert federation.path == (tmp_path / "d" / "server" / "federation").absolute()
+    assert federation.folder == "federation"
     assert run.algorithm["name"] == "fedprox"
 
 

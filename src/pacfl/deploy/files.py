@@ -1,7 +1,6 @@
 """The files of a deployment, as text."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 ENVIRONMENT = """\
@@ -13,13 +12,29 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" OPENBLAS_NUM_THREADS="${OPENBLAS_
 """
 
 
+def operator(port: int) -> str:
+    """What the operator's scripts begin with: Flower wants the certificate by its whole path, wherever this is now."""
+    return f"""{ENVIRONMENT}
+mkdir -p flwr
+cat > flwr/config.$$ <<END
+[superlink]
+default = "server"
+
+[superlink.server]
+address = "127.0.0.1:{port}"
+root-certificates = "$PWD/ca.crt"
+END
+mv flwr/config.$$ flwr/config.toml
+"""
+
+
 def superlink(bind: str, port: int) -> str:
     """Start script of the server."""
     return f"""#!/bin/sh
-# The server. Wants flower-superlink on PATH: activate the environment that has pacfl first.
+# The server. Wants python on PATH: activate the environment that has pacfl first.
 set -eu
 {ENVIRONMENT}
-exec flower-superlink --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key \\
+exec python -m pacfl.deploy.superlink --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key \\
   --enable-supernode-auth --database state.db --host {bind} --port {port} \\
   --disable-runtime-dependency-installation
 """
@@ -30,6 +45,7 @@ def supernode(server: str, port: int, own_port: int, partition: int, n_clients: 
     return f"""#!/bin/sh
 # One site. Wants flower-supernode on PATH: activate the environment that has pacfl first.
 # What load_data(context) is to find in context.node_config stands in the file site.config, as data="/where/they/are".
+# most-epsilon=2.0 there limits what private signatures may cost, all together.
 set -eu
 {ENVIRONMENT}
 # A worker that has everything imported: without it each message waits until Python has loaded torch anew.
@@ -37,41 +53,28 @@ worker="$PWD/worker.sock"
 python -m pacfl.flower_app.warm "$worker" --with $$ &
 
 exec flower-supernode --root-certificates ca.crt --auth-supernode-private-key node.key \\
-  --superlink {server}:{port} --host 127.0.0.1 --port {own_port} \\
+  --superlink {server}:{port} --host 127.0.0.1 --port "${{SITE_PORT:-{own_port}}}" \\
   --node-config "partition-id={partition} num-partitions={n_clients} \\
 memory=\\"$PWD/memory\\" worker=\\"$worker\\" $(cat site.config)"
 """
 
 
-def register() -> str:
+def register(port: int) -> str:
     """Script that lets a site in."""
     return f"""#!/bin/sh
 # Let a site in by its public key: ./register.sh /path/to/node.pub
 set -eu
 key="$(realpath "$1")"
-{ENVIRONMENT}
-exec flwr supernode register "$key" server --format json
+{operator(port)}exec flwr supernode register "$key" server --format json
 """
 
 
-def start_run() -> str:
+def start_run(port: int) -> str:
     """Script that begins, or goes on."""
     return f"""#!/bin/sh
 # Begin the federation, or go on with it from its last round. ../app/pyproject.toml has the settings.
 set -eu
-{ENVIRONMENT}
-exec flwr run ../app server --format json "$@"
-"""
-
-
-def flower_home(server: str, port: int, certificate: Path) -> str:
-    """Where the operator's flwr commands find the server."""
-    return f"""[superlink]
-default = "server"
-
-[superlink.server]
-address = "{server}:{port}"
-root-certificates = "{certificate}"
+{operator(port)}exec flwr run ../app server --format json "$@"
 """
 
 
@@ -122,8 +125,7 @@ First try, all of it on this machine: `pacfl deploy up .`, then `pacfl status se
 
 For real: copy `server/` and `app/` to the server and each `sites/N/` to its site over a channel that you trust
 (`rsync -a` keeps the permissions), and delete your copy of the site's key. Better still, a site makes its own key with
-`ssh-keygen -t ecdsa -b 384 -N "" -C "" -f node.key` and sends you `node.key.pub` only. On the server, set the paths in
-`server/flwr/config.toml` and `app/pyproject.toml` (federation.folder) to where the files lie there.
+`ssh-keygen -t ecdsa -b 384 -N "" -C "" -f node.key` and sends you `node.key.pub` only.
 
 1. On the server: `./start.sh`, as a service that is started again when it ends.
 2. On the server, once for each site: `./register.sh SITE.pub`.

@@ -91,10 +91,8 @@ def _server(folder: Path, plan: Plan, bind: str) -> bytes:
     server, authority = _private(folder / "server"), _private(folder / "authority")
     certificate = keys.write_certificates(authority, server, plan.hosts)
     _write(server / "start.sh", files.superlink(bind, plan.port), executable=True)
-    _write(server / "register.sh", files.register(), executable=True)
-    _write(server / "run.sh", files.start_run(), executable=True)
-    home = _private(server / "flwr")
-    _write(home / "config.toml", files.flower_home(plan.hosts[0], plan.port, (server / "ca.crt").absolute()))
+    _write(server / "register.sh", files.register(plan.port), executable=True)
+    _write(server / "run.sh", files.start_run(plan.port), executable=True)
     return certificate
 
 
@@ -108,12 +106,12 @@ def _site(site: Path, plan: Plan, i: int, certificate: bytes) -> None:
 
 
 def _app(folder: Path, settings: Mapping[str, Mapping[str, Any]], seed: int) -> None:
-    own = {"folder": str((folder / "server" / "federation").absolute()), **settings.get("federation", {})}
-    app = _private(folder / "app")
-    _write(app / "pyproject.toml", files.app({**DEFAULTS, **settings, "federation": {**FEDERATION, **own}}, seed))
+    chosen = {**DEFAULTS, **settings, "federation": {**FEDERATION, **settings.get("federation", {})}}
+    _write(_private(folder / "app") / "pyproject.toml", files.app(chosen, seed))
 
 
 FEDERATION: Final[Mapping[str, Any]] = {
+    "folder": "federation",  # where the server is started, in server/
     "task": "pacfl.flower_app.digits",
     "minimum-clients": 2,
     "deadline": 300.0,
