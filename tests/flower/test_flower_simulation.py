@@ -1,10 +1,20 @@
 """The simulation of Flower, on Ray, against the local backend: every algorithm gives the same to the last bit."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
 
 import pytest
 from small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same
+from typer.testing import CliRunner
 
+import pacfl
+from pacfl.cli import app
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.flower import NoReplyError
 from pacfl.federation.rounds import Round, rounds
@@ -78,3 +88,59 @@ def test_simulated_clients_have_no_memory_before_they_train(nodes: Simulation) -
     with nodes.reach(lively("scaffold"), model(), pool(), LEARNING, SEED) as backend:
         assert isinstance(backend, Simulated)
         assert backend.memory == backend.last == {}
+
+
+# `pacfl run --backend flower`: the same results as without
+
+EXPERIMENT = """
+engine = "eager"
+[data]
+name = "digits"
+clients = 4
+scheme = { kind = "by-set", counts = [1, 1, 1, 1], size = 40 }
+[learning]
+epochs = 1
+[schedule]
+rounds = 2
+sample = 1.0
+[[algorithm]]
+name = ["pacfl", "scaffold"]
+"""
+
+
+def command(folder: Path, backend: str) -> list[str]:
+    (folder / "e.toml").write_text(EXPERIMENT)
+    options = ["--json", "--workers", "1", "--runs", str(folder / backend), "--backend", backend]
+    return ["run", str(folder / "e.toml"), *options]
+
+
+def told(output: str) -> list[dict[str, Any]]:
+    results = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    assert [result["algorithm"] for result in results] == ["pacfl", "scaffold"]
+    return [{key: value for key, value in result.items() if key != "seconds"} for result in results]
+
+
+def here(*arguments: str) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return told(done.output)
+
+
+def test_the_backend_of_the_command_does_not_change_the_results(
+    nodes: Simulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pacfl.flower_app.simulation.simulation", lambda *_: nullcontext(nodes))
+    assert here(*command(tmp_path, "flower")) == here(*command(tmp_path, "local"))
+
+
+@pytest.mark.slow
+def test_the_command_starts_a_simulation_of_its_own(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pacfl.cli", *command(tmp_path, "flower")],
+        env={**os.environ, "PYTHONPATH": str(Path(pacfl.__file__).resolve().parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert told(done.stdout) == here(*command(tmp_path, "local"))
