@@ -47,9 +47,10 @@ PARTS: Mapping[str, str] = {
 }
 
 
-def pooled(n: int) -> Pool:
-    """The sites' data in one pool, for the backends that have everybody at one place."""
-    sites = [digits.load_data(Context(0, 0, {"partition-id": i}, RecordDict(), {})).pool(0) for i in range(n)]
+def pooled(partitions: Sequence[int]) -> Pool:
+    """Data of sites in one pool, for the backends that have everybody at one place."""
+    contexts = (Context(0, 0, {"partition-id": i}, RecordDict(), {}) for i in partitions)
+    sites = [digits.load_data(context).pool(0) for context in contexts]
     shards, n_train, n_test = [], 0, 0
     for site in sites:
         shards.append(Shard(site.shards[0].train + n_train, site.shards[0].test + n_test))
@@ -67,7 +68,7 @@ def played(reach: Reach, n_sites: int, n_rounds: int) -> float:
     algorithm, model = algorithms.build("pacfl"), as_model(digits.build_model, 0)
     plan = list(events(Schedule(rounds=n_rounds, sample=1.0, evaluate_every=1), n_sites, 0))[:n_rounds]
     times = []
-    with reach(algorithm, model, pooled(n_sites), LEARNING, 0) as backend:
+    with reach(algorithm, model, pooled(range(n_sites)), LEARNING, 0) as backend:
         before = time.perf_counter()
         for _ in rounds(algorithm, backend, algorithm.init_server(model), plan):
             times.append(time.perf_counter() - before)

@@ -1,6 +1,7 @@
 """A federation of real processes on this machine, for tests: everything it starts is stopped when the block is left."""
 
 import json
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -62,6 +63,12 @@ class Loopback:
 
     def log(self, i: int) -> str:
         return (self.folder / "sites" / str(i) / "supernode.log").read_text(errors="replace")
+
+    def peak_memory(self) -> int:
+        """Bytes that the server's processes, SuperLink and ServerApp, have had at most."""
+        server = processes.running(self.folder)[loopback.SERVER]
+        statuses = (Path(f"/proc/{pid}/status").read_text() for pid in (server, *processes._descendants(server)))
+        return sum(int(re.findall(r"VmHWM:\s*(\d+) kB", text)[0]) * 1024 for text in statuses if "VmHWM" in text)
 
     def wait(self, what: str, until: Callable[[], bool], seconds: float) -> float:
         """Seconds until something has come about."""

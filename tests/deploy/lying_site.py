@@ -27,7 +27,10 @@ def of_round(content: RecordDict, t: int) -> RecordDict:
 
 # One after the other, then the truth
 LIES = {
-    SIGNATURE: [lambda c: with_array(c, "basis", np.zeros(25 * 2**20, np.float32))],  # 100 MiB
+    SIGNATURE: [
+        lambda c: with_array(c, "basis", np.zeros(2**26, np.float32)),  # 256 MiB, which Flower sends as one piece of 5
+        lambda c: with_array(c, "basis", np.random.default_rng(0).random(2**26, np.float32)),  # 256 MiB really sent
+    ],
     TRAIN: [
         lambda c: with_array(c, "w", np.full(2410, np.nan, np.float32)),
         lambda c: with_array(c, "w", np.zeros(2409, np.float32)),
