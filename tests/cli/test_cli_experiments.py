@@ -17,6 +17,7 @@ from rich.console import Console
 import pacfl
 from pacfl.cli import display as shown_by
 from pacfl.cli.display import Progress
+from pacfl.experiment import run as pipeline
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -287,6 +288,31 @@ def test_mistakes_are_told_in_one_line(run: Run, words: list[str], why: str) -> 
     assert code == 1
     assert why in err
     assert "Traceback" not in err
+
+
+def written_data(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = rng.integers(0, 256, (60, 8, 8), dtype=np.uint8), np.arange(60) % 3
+    np.savez("mine.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    pipeline._loaded.cache_clear()  # as a new process would have nothing read yet
+
+
+def test_runs_on_data_that_were_changed_in_between_are_not_mixed_up(run: Run) -> None:
+    own = ["data.name='mine'", "data.clients=3", "data.scheme={kind='iid'}", "model.name='mlp'", "seeds=0"]
+    words = ["run", "experiment.toml", "--data", ".", "--workers", 1, *(w for s in own for w in ("--set", s))]
+    one = [*words, "--set", "algorithm=[{name='fedavg'}]"]
+    two = [*words, "--set", "algorithm=[{name='fedavg'}, {name='solo'}]"]
+    written_data(0)
+    assert "warning" not in run(*one)[2]
+    written_data(1)
+    code, _, err = run(*two)
+    assert code == 0
+    assert "were played on different data of one name" in err
+    for result in Path("runs").glob("*/result.json"):
+        result.unlink()  # as if they had been interrupted
+    code, _, err = run(*one)
+    assert code == 1
+    assert "begun on other data than mine is now" in err
 
 
 def test_data_are_listed_with_how_to_get_what_is_missing(run: Run) -> None:

@@ -73,6 +73,7 @@ def run(
                 message = _finish(folder, partial(play, one, folder, data, workers, reach=reach), shows)
             diverged += [f"{one.label()} seed {one.seed}: {message}"] if message else []
     _tell(_told(folders, runs, targets), f"{len(folders)} runs of {file}", as_json, as_csv)
+    _warn_of_other_data(folders)
     for message in diverged:
         err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
     if diverged:
@@ -194,6 +195,25 @@ def _told(folders: "list[RunFolder]", runs: Path, targets: Any) -> list[dict[str
     solo = solo_runs(all_folders(runs))
     results = (told(folder, solo, targets) for folder in folders)
     return [result for result in results if result is not None]
+
+
+def _warn_of_other_data(folders: "list[RunFolder]") -> None:
+    """Runs that should have the same data may have been played before and after somebody changed the files."""
+    from pacfl.experiment.store import data_digest
+
+    played_on: dict[tuple[str, Any], dict[str | None, str]] = {}
+    for folder in folders:
+        content = folder.content() or {}
+        key = (json.dumps(content.get("data"), sort_keys=True), content.get("seed"))
+        played_on.setdefault(key, {}).setdefault(data_digest(folder), folder.path.name)
+    for names in played_on.values():
+        if len(names) > 1:
+            listed = ", ".join(names.values())
+            err.print(
+                f"[bold yellow]warning:[/] runs {listed} were played on different data of one name; "
+                "compare them only after running all on the same (--data), in a folder of their own (--runs)",
+                soft_wrap=True,
+            )
 
 
 def _tell(results: list[dict[str, Any]], title: str, as_json: bool = False, as_csv: bool = False) -> None:

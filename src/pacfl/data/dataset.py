@@ -1,7 +1,9 @@
 """A data set: images or features with labels, for training and for testing."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -62,6 +64,15 @@ class Dataset:
     def shape(self) -> tuple[int, ...]:
         """Shape of one sample."""
         return self.x_train.shape[1:]
+
+    @cached_property
+    def digest(self) -> str:
+        """A name that samples and labels have only if they are the same."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (self.x_train, self.y_train, self.x_test, self.y_test):
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
 
 def from_arrays(

@@ -14,6 +14,7 @@ def clients(dataset: Dataset, parts: Partition) -> dict[str, Any]:
     """Every client's samples, labels, data set and true group, as plain values."""
     return {
         "data": dataset.name,
+        "digest": dataset.digest,
         "shape": list(dataset.shape),
         "classes": dataset.n_classes,
         "sets": list(dataset.source_names),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from torch import nn
@@ -18,7 +19,7 @@ from pacfl.data import data_folder as place_of_data
 from pacfl.experiment import description, summary
 from pacfl.experiment.config import Run
 from pacfl.experiment.settings import ConfigError
-from pacfl.experiment.store import RunFolder
+from pacfl.experiment.store import RunFolder, StoreError, data_digest
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import Pool, Shard
 from pacfl.federation.local import Local, local
@@ -66,6 +67,11 @@ def play(
     """Play a run, or go on with it, yielding the record of every round; the last one is its result."""
     started = clock()
     federation = read(run, data_folder)
+    if data_digest(folder) not in (None, federation.dataset.digest):
+        raise StoreError(
+            f"{folder.path}: the run was begun on other data than {run.data.name} is now; "
+            "give it the folder with the data it began with (--data), or keep runs on these elsewhere (--runs)"
+        )
     folder.describe("clients", description.clients(federation.dataset, federation.parts))
     before = folder.load_checkpoint() or {}
     start, spent = before.get("round", 0), before.get("seconds", 0.0)
@@ -138,13 +144,16 @@ def divided(run: Run, data_folder: Path | None = None) -> tuple[Dataset, Partiti
     return dataset, parts
 
 
-# Most runs of an experiment share their data, and reading may take longer than playing
+# Most runs of an experiment share their data, and reading and normalising them may take longer than playing
 _loaded = lru_cache(maxsize=1)(load)
+_normalised: WeakKeyDictionary[Dataset, Dataset] = WeakKeyDictionary()  # of data sets that somebody still holds
 
 
 def prepared(dataset: Dataset, parts: Partition) -> Pool:
     """Samples as models take them: normalised float32, channels first; the pixels as they are for signatures."""
-    scaled = normalised(dataset)
+    if dataset not in _normalised:
+        _normalised[dataset] = normalised(dataset)
+    scaled = _normalised[dataset]
     shards = tuple(Shard(a, b) for a, b in zip(parts.shards, parts.test_shards, strict=True))
     train = Samples(_channels_first(scaled.x_train), scaled.y_train)
     test = Samples(_channels_first(scaled.x_test), scaled.y_test)

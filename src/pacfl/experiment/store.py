@@ -87,6 +87,10 @@ class RunFolder:
             write_atomically(self.path / f"{name}.npz", buffer.getvalue())
         write_atomically(self.path / f"{name}.json", json.dumps(content, allow_nan=False).encode() + b"\n")
 
+    def description(self, name: str) -> dict[str, Any] | None:
+        """What was kept about the run under a name, but for arrays; None if nothing was."""
+        return _json(self.path / f"{name}.json")
+
     def save_checkpoint(self, state: Mapping[str, Any]) -> None:
         """Keep everything needed to go on, in one step."""
         saved = checkpoint.save(self.path, state, self._known)
@@ -142,6 +146,11 @@ def played(folder: RunFolder, play: Callable[[], Iterator[dict[str, Any]]]) -> I
                 return
             folder.tidy()
     yield folder.result() or {}
+
+
+def data_digest(folder: RunFolder) -> str | None:
+    """The name of the data that the run was played on, if it is known."""
+    return (folder.description("clients") or {}).get("digest")
 
 
 @contextmanager
