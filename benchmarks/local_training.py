@@ -120,8 +120,8 @@ def agreement(given: argparse.Namespace) -> None:
     for name in (n for n in given.nets if n != "resnet9"):
         net = NETS[name]
         model = net.model()
-        both = [Eager(model), build_engine("native", model, net.shape)]
-        twice = [Eager(model)] * 2
+        both: list[Engine] = [Eager(model), build_engine("native", model, net.shape)]
+        twice: list[Engine] = [Eager(model)] * 2
         apart = {
             kind: [
                 _apart(twice if kind == kinds[-1] else both, net, kind, seed, learning) for seed in range(given.repeats)

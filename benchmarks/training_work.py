@@ -85,4 +85,4 @@ def flops(net: Net, batch: int = LEARNING.batch) -> int:
     x, y = torch.zeros(batch, *net.shape), torch.zeros(batch, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:
         cross_entropy(net.module()(x), y).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    return counter.get_total_flops()
+    return int(counter.get_total_flops())

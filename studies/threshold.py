@@ -29,7 +29,7 @@ def outcome(scenario: str, seed: int, rank: int, measure: Measure, floors: bool)
     make, wanted = SCENARIOS[scenario]
     clients, groups = make(np.random.default_rng([seed, *scenario.encode()]))
     angles = proximity([signature(x, rank) for x in clients], measure)
-    own = [self_angles(x, rank)[measure] for x in clients] if floors else None
+    own = [self_angles(x, rank, measures=[measure])[measure] for x in clients] if floors else None
     choice = choose_threshold(angles, own)
     n_clusters = int(choice.labels.max()) + 1
     skewed = wanted == "2 to 4"

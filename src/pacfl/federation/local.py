@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from threadpoolctl import ThreadpoolController
 
 from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.client_side import ClientSide, Pool
@@ -89,8 +90,9 @@ def local(
     try:
         chosen = build_engine(engine, model, pool.train.x.shape[1:], device)
         side = ClientSide(algorithm, model, pool, learning, chosen, seed)
+        libraries = ThreadpoolController()
         with _running(side, workers) as run:
-            yield Local(run, pool, algorithm, model)
+            yield Local(_on_one_thread(run, libraries), pool, algorithm, model)
     finally:
         torch.set_num_threads(threads)
 
@@ -107,6 +109,16 @@ def _running(side: ClientSide, workers: int) -> Iterator[Run]:
     else:
         with ThreadPoolExecutor(workers) as executor:
             yield lambda method, jobs: _together(executor, lambda m, job: getattr(side, m)(*job), method, jobs)
+
+
+def _on_one_thread(run: Run, libraries: ThreadpoolController) -> Run:
+    """Clients' matrices are small: libraries that divide them among threads of their own wait more than they work."""
+
+    def limited(method: str, jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
+        with libraries.limit(limits=1, user_api="blas"):
+            return run(method, jobs)
+
+    return limited
 
 
 def _together(
