@@ -63,6 +63,17 @@ def test_the_table_names_the_protocols(run: Run) -> None:
     assert "Traceback" not in err
 
 
+def test_the_table_tells_of_newcomers_where_some_came(run: Run) -> None:
+    words = ("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", "algorithm=[{name='fedavg'}]")
+    some = ("--set", "schedule.newcomers=2", "--set", "schedule.fine-tune=1")
+    newcomers = json.loads(run(*words, *some, "--json")[1])["newcomers"]["accuracy"]
+    table = run(*words, *some)[1]
+    assert re.search(r"received\s+fine-tuned", table)
+    for protocol in ("received", "fine_tuned"):
+        assert f"{100 * newcomers[protocol]['mean']:.1f}±" in table
+    assert "newcomers" not in run(*words)[1]
+
+
 def test_results_and_rounds_are_tables_for_spreadsheets(run: Run) -> None:
     words = ("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", "schedule.evaluate-every=1")
     rows = list(csv.DictReader(io.StringIO(run(*words, "--csv")[1])))

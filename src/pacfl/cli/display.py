@@ -50,6 +50,18 @@ def results_table(results: list[dict[str, Any]], title: str) -> Table:
     return table
 
 
+def newcomers_table(results: list[dict[str, Any]]) -> Table:
+    """How those who came after the last round are served: by what they receive, and after fine-tuning it."""
+    table = Table(title="newcomers", caption="accuracy in %, mean±deviation over newcomers", box=box.SIMPLE_HEAD)
+    for heading in ("algorithm", "seed", "received", "fine-tuned"):
+        table.add_column(heading, justify="left" if heading == "algorithm" else "right")
+    for r in results:
+        scores = r["newcomers"]["accuracy"]
+        served = (percent(scores.get(protocol)) for protocol in ("received", "fine_tuned"))
+        table.add_row(escape(r["algorithm"]), str(r["seed"]), *served)
+    return table
+
+
 def targets_table(results: list[dict[str, Any]]) -> Table:
     """When each run reached each target, by the model as received."""
     table = Table(title="rounds and megabits per client to a mean received accuracy", box=box.SIMPLE_HEAD)

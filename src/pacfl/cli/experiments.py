@@ -15,7 +15,7 @@ from rich.table import Table
 
 from pacfl.cli.backends import Backend, reaching
 from pacfl.cli.console import AsCsv, AsJson, MissingLibraryError, app, err, out
-from pacfl.cli.display import display, percent, results_table, targets_table
+from pacfl.cli.display import display, newcomers_table, percent, results_table, targets_table
 from pacfl.cli.tensorboard import curves
 
 if TYPE_CHECKING:
@@ -226,6 +226,8 @@ def _tell(results: list[dict[str, Any]], title: str, as_json: bool = False, as_c
         print(table_of(results), end="")
     elif results:
         out.print(results_table(results, title))
+        if newcomers := [result for result in results if "newcomers" in result]:
+            out.print(newcomers_table(newcomers))
         if "to_target" in results[0]:
             out.print(targets_table(results))
 
