@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from small_federation import model, played, pool, same, side
 
 from pacfl.algorithms import PACFL, FedAvg
-from pacfl.algorithms.pacfl import PACFLState
 from pacfl.federation.algorithm import Upload
+from pacfl.federation.members import PACFLState
 from pacfl.federation.message import Message
 from pacfl.federation.schedule import Schedule, events
 from pacfl.subspace import LINKAGES, MEASURES, Linkage, Measure, adjusted_rand_index, agglomerate, proximity, signature

@@ -1,29 +1,19 @@
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
-from itertools import count
+from dataclasses import dataclass
 from typing import Literal, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pacfl.federation.algorithm import Algorithm, State, Upload
+from pacfl.federation.algorithm import Algorithm, Upload
+from pacfl.federation.members import PACFLState, Signature, admitted, without
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.private import Randomness, check_hiding, private_profile, private_upload
 from pacfl.federation.robust import Aggregation, cluster_centres
 from pacfl.federation.settings import Count, NotNegative, Share
-from pacfl.learning.model import Model, Vector
+from pacfl.learning.model import Model
 from pacfl.learning.task import Task
 from pacfl.privacy import gaussian_sigma
-from pacfl.subspace import Grouping, Linkage, Measure, group, proximity, regroup, self_angles, signature
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class PACFLState(State):
-    """With everybody's signature, in the order of joining, and how they are grouped; labels are rows of the models."""
-
-    initial: Vector  # what a cluster starts from, whenever it is opened
-    bases: Mapping[ClientId, NDArray[np.float32]] = field(default_factory=dict)
-    grouping: Grouping | None = None
+from pacfl.subspace import Grouping, Linkage, Measure, group, proximity, self_angles, signature
 
 
 @final
@@ -81,44 +71,13 @@ class PACFL(Algorithm):
         return cluster_centres(state, uploads, self.aggregation)
 
     def admit(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> PACFLState:
-        profiles = {c: p for c, p in profiles.items() if not np.array_equal(p["basis"], state.bases.get(c, ()))}
-        if not profiles:
-            return state  # everybody is as before
-        old = {c: basis for c, basis in state.bases.items() if c not in profiles}
-        bases = {**old, **{c: profile["basis"] for c, profile in profiles.items()}}
-        own = [profile["self_angles"] for profile in profiles.values()]
-        if state.grouping is None or not old:
-            angles = proximity(list(bases.values()), self.measure)
-            beta = None if self.threshold == "auto" else float(self.threshold)
-            k = None if self.clusters is None else min(self.clusters, len(bases))
-            grouping = group(angles, own, self.measure, self.linkage, beta, k)
-        else:
-            known = state.grouping.of([i for i, c in enumerate(state.bases) if c in old])
-            grouping, _ = regroup(known, list(old.values()), list(bases.values())[len(old) :], own)
-        rows = _rows(list(bases), grouping.labels.tolist(), len(old), state)
-        models = np.vstack([state.models, *[state.initial] * (max(rows) + 1 - len(state.models))])
-        cluster_of = {**state.cluster_of, **dict(zip(bases, rows, strict=True))}
-        grouping = replace(grouping, labels=np.array(rows, dtype=np.intp))
-        return replace(state, models=models, cluster_of=cluster_of, bases=bases, grouping=grouping)
+        return admitted(state, profiles, self._grouped)
 
     def forget(self, state: PACFLState, clients: Set[ClientId]) -> PACFLState:
-        # The last of a cluster stays known: newcomers find it by its signature
-        in_order = sorted(state.cluster_of.items(), key=lambda entry: entry[0] not in clients)
-        last = {k: c for c, k in in_order}
-        going = clients - set(last.values())
-        left: PACFLState = super().forget(state, going)
-        places = [i for i, c in enumerate(state.bases) if c not in going]
-        bases = {c: basis for c, basis in state.bases.items() if c not in going}
-        return replace(left, bases=bases, grouping=state.grouping and state.grouping.of(places))
+        return without(state, clients)
 
-
-def _rows(clients: Sequence[ClientId], labels: Sequence[int], n_old: int, state: PACFLState) -> list[int]:
-    """The model of each: a cluster that is opened takes over one that its own members have left, or starts anew."""
-    row_of = {k: k for k in labels[:n_old]}
-    fresh = count(len(state.models))
-    for k in labels[n_old:]:
-        if k not in row_of:
-            members = [c for c, own in zip(clients, labels, strict=True) if own == k and c in state.cluster_of]
-            left = [state.cluster_of[c] for c in members if state.cluster_of[c] not in row_of.values()]
-            row_of[k] = left[0] if left else next(fresh)
-    return [row_of[k] for k in labels]
+    def _grouped(self, bases: Sequence[Signature], own: Sequence[Signature]) -> Grouping:
+        """The first to come: angles between all of them, the hierarchy of these cut at beta."""
+        beta = None if self.threshold == "auto" else float(self.threshold)
+        k = None if self.clusters is None else min(self.clusters, len(bases))
+        return group(proximity(bases, self.measure), own, self.measure, self.linkage, beta, k)

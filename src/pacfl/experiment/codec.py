@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.algorithms.cfl import CFLState
-from pacfl.algorithms.pacfl import PACFLState
 from pacfl.algorithms.scaffold import ScaffoldState
 from pacfl.federation.algorithm import State
+from pacfl.federation.members import PACFLState
 from pacfl.subspace import Grouping
 
 Arrays = dict[str, NDArray[Any]]

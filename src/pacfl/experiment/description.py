@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.algorithms.pacfl import PACFLState
 from pacfl.data import Dataset, Partition
+from pacfl.federation.members import PACFLState
 from pacfl.subspace.hierarchy import dendrogram
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from torch import nn
 
 from pacfl import algorithms
-from pacfl.algorithms.pacfl import PACFLState
 from pacfl.data import Dataset, Partition, build_scheme, held_out, load, normalised, partition, thinned
 from pacfl.data import data_folder as place_of_data
 from pacfl.experiment import description, summary
@@ -23,6 +22,7 @@ from pacfl.experiment.store import RunFolder, StoreError, data_digest
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import Pool, Shard
 from pacfl.federation.local import Local, local
+from pacfl.federation.members import PACFLState
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Event, Schedule, events
 from pacfl.learning.eager import check_device, check_outputs

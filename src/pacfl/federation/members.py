@@ -1,0 +1,72 @@
+"""Who is in which cluster, by signature: newcomers find their place, who leaves for good is forgotten."""
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl.federation.algorithm import State
+from pacfl.federation.message import ClientId, Message
+from pacfl.learning.model import Vector
+from pacfl.subspace import Grouping, regroup
+
+Signature = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PACFLState(State):
+    """With everybody's signature, in the order of joining, and how they are grouped; labels are rows of the models."""
+
+    initial: Vector  # what a cluster starts from, whenever it is opened
+    bases: Mapping[ClientId, NDArray[np.float32]] = field(default_factory=dict)
+    grouping: Grouping | None = None
+
+
+def admitted(
+    state: PACFLState,
+    profiles: Mapping[ClientId, Message],
+    grouped: Callable[[Sequence[Signature], Sequence[Signature]], Grouping],
+) -> PACFLState:
+    """With those who come, or come with other data; nobody else moves. The first to come are `grouped` together."""
+    profiles = {c: p for c, p in profiles.items() if not np.array_equal(p["basis"], state.bases.get(c, ()))}
+    if not profiles:
+        return state  # everybody is as before
+    old = {c: basis for c, basis in state.bases.items() if c not in profiles}
+    bases = {**old, **{c: profile["basis"] for c, profile in profiles.items()}}
+    own = [profile["self_angles"] for profile in profiles.values()]
+    if state.grouping is None or not old:
+        grouping = grouped(list(bases.values()), own)
+    else:
+        known = state.grouping.of([i for i, c in enumerate(state.bases) if c in old])
+        grouping, _ = regroup(known, list(old.values()), list(bases.values())[len(old) :], own)
+    rows = _rows(list(bases), grouping.labels.tolist(), len(old), state)
+    models = np.vstack([state.models, *[state.initial] * (max(rows) + 1 - len(state.models))])
+    cluster_of = {**state.cluster_of, **dict(zip(bases, rows, strict=True))}
+    grouping = replace(grouping, labels=np.array(rows, dtype=np.intp))
+    return replace(state, models=models, cluster_of=cluster_of, bases=bases, grouping=grouping)
+
+
+def without(state: PACFLState, clients: Set[ClientId]) -> PACFLState:
+    """Without clients who left for good. The last of a cluster stays known: newcomers find it by its signature."""
+    in_order = sorted(state.cluster_of.items(), key=lambda entry: entry[0] not in clients)
+    last = {k: c for c, k in in_order}
+    going = clients - set(last.values())
+    cluster_of = {c: k for c, k in state.cluster_of.items() if c not in going}
+    places = [i for i, c in enumerate(state.bases) if c not in going]
+    bases = {c: basis for c, basis in state.bases.items() if c not in going}
+    grouping = state.grouping and state.grouping.of(places)
+    return replace(state, cluster_of=cluster_of, bases=bases, grouping=grouping)
+
+
+def _rows(clients: Sequence[ClientId], labels: Sequence[int], n_old: int, state: PACFLState) -> list[int]:
+    """The model of each: a cluster that is opened takes over one that its own members have left, or starts anew."""
+    row_of = {k: k for k in labels[:n_old]}
+    fresh = count(len(state.models))
+    for k in labels[n_old:]:
+        if k not in row_of:
+            members = [c for c, own in zip(clients, labels, strict=True) if own == k and c in state.cluster_of]
+            left = [state.cluster_of[c] for c in members if state.cluster_of[c] not in row_of.values()]
+            row_of[k] = left[0] if left else next(fresh)
+    return [row_of[k] for k in labels]
