@@ -5,7 +5,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,11 +64,16 @@ class Loopback:
     def log(self, i: int) -> str:
         return (self.folder / "sites" / str(i) / "supernode.log").read_text(errors="replace")
 
-    def peak_memory(self) -> int:
-        """Bytes that the server's processes, SuperLink and ServerApp, have had at most."""
+    def peak_memory(self) -> dict[str, int]:
+        """MiB that the server's two processes, SuperLink and ServerApp, have had at most."""
         server = processes.running(self.folder)[loopback.SERVER]
-        statuses = (Path(f"/proc/{pid}/status").read_text() for pid in (server, *processes._descendants(server)))
-        return sum(int(re.findall(r"VmHWM:\s*(\d+) kB", text)[0]) * 1024 for text in statuses if "VmHWM" in text)
+        peaks = {}
+        for pid in (server, *processes._descendants(server)):
+            with suppress(OSError):  # it may end meanwhile
+                command = Path(f"/proc/{pid}/cmdline").read_text()
+                name = next((n for n in ("superlink", "serverapp") if n in command), "others")
+                peaks[name] = int(re.findall(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())[0]) // 1024
+        return peaks
 
     def wait(self, what: str, until: Callable[[], bool], seconds: float) -> float:
         """Seconds until something has come about."""

@@ -1,6 +1,8 @@
 """The SuperLink takes no request that is larger than Flower's own are, whoever sends it."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 
 import httpx
@@ -56,3 +58,26 @@ def asked(app: object, content: bytes | AsyncIterator[bytes]) -> int:
             return (await client.post("/v1/fleet/push-object", content=content, headers=kind)).status_code
 
     return asyncio.run(post())
+
+
+class Cyclic:
+    """What only a search for cycles finds."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+@pytest.mark.parametrize(("passed", "cleared"), [(50, False), (51, True)])
+def test_what_requests_leave_behind_is_cleared_after_some_bytes(passed: int, cleared: bool) -> None:
+    left: list[weakref.ref[Cyclic]] = []
+
+    async def app(scope: object, receive: object, send: object) -> None:  # noqa: ARG001 - as a server calls it
+        left.append(weakref.ref(Cyclic()))
+
+    scope = {"type": "http", "headers": [(b"content-length", str(passed).encode())]}
+    gc.disable()
+    try:
+        asyncio.run(Bounded(app, left_behind=50)(scope, None, None))  # type: ignore[arg-type]
+        assert (left[0]() is None) == cleared
+    finally:
+        gc.enable()
