@@ -34,9 +34,10 @@ class Sample:
     megabytes: float  # in them
     records: float  # MB of records of rounds
     milliseconds: float  # a round, since the last sample
+    working: float  # milliseconds of them that this process did not wait, for the disk or for others
 
 
-HEADINGS = ("rounds", "clients so far", "memory, MB", "files", "in them, MB", "records, MB", "ms per round")
+HEADINGS = ("rounds", "clients so far", "memory, MB", "files", "in them, MB", "records, MB", "ms per round", "of them CPU")
 
 
 def churning(rounds: int, algorithm: str) -> Run:
@@ -72,13 +73,13 @@ def watched(run: Run, runs: Path, data: Path, every: int) -> Iterator[Sample]:
     """Play a run, and look at it now and then."""
     folder = folder_of(run, runs)
     seen: set[str] = set()
-    since = time.monotonic()
+    since = np.array([time.monotonic(), time.process_time()])
     for t, record in enumerate(play(run, folder, data)):
         seen |= set(record.get("cluster_of", ()))
         if (t + 1) % every == 0 and t < run.schedule.rounds:
-            now = time.monotonic()
-            yield Sample(t + 1, len(seen), resident(), *sizes(folder), 1e3 * (now - since) / every)
-            since = time.monotonic()
+            spent = 1e3 * (np.array([time.monotonic(), time.process_time()]) - since) / every
+            yield Sample(t + 1, len(seen), resident(), *sizes(folder), *spent.tolist())
+            since = np.array([time.monotonic(), time.process_time()])
 
 
 def resident() -> float:
