@@ -37,7 +37,7 @@ class Sample:
     working: float  # milliseconds of them that this process did not wait, for the disk or for others
 
 
-HEADINGS = ("rounds", "clients so far", "memory, MB", "files", "in them, MB", "records, MB", "ms per round", "of them CPU")
+HEADINGS = ("rounds", "clients so far", "memory, MB", "files", "in them, MB", "records, MB", "ms per round", "CPU")
 
 
 def churning(rounds: int, algorithm: str) -> Run:
