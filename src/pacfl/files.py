@@ -1,5 +1,6 @@
-"""Writing so that a reader, or a crash, never meets half a file."""
+"""Writing so that a reader, another writer or a crash never meets half a file."""
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
@@ -31,6 +32,17 @@ def write_atomically(path: Path, content: bytes) -> int:
     with replaced(path) as file:
         file.write(content)
     return len(content)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """The folder for one process at a time; others wait."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def settle(folder: Path) -> None:

@@ -11,7 +11,7 @@ from small_federation import model, played, pool, same, side
 
 from pacfl.algorithms import PACFL, FedAvg
 from pacfl.federation.algorithm import Upload
-from pacfl.federation.members import PACFLState
+from pacfl.federation.clustering import PACFLState
 from pacfl.federation.message import Message
 from pacfl.federation.schedule import Schedule, events
 from pacfl.subspace import LINKAGES, MEASURES, Linkage, Measure, adjusted_rand_index, agglomerate, proximity, signature

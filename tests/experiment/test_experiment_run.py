@@ -4,15 +4,16 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
 
-from pacfl.data import from_arrays
+from pacfl.data import build_scheme, from_arrays, partition
 from pacfl.experiment import checkpoint, store
 from pacfl.experiment.checkpoint import LISTS
 from pacfl.experiment.config import Run, expand
-from pacfl.experiment.run import play, prepared
+from pacfl.experiment.run import play, prepared, read
 from pacfl.experiment.store import RunFolder, folder_of
 from pacfl.experiment.summary import clusters, spread
 from pacfl.files import write_atomically
@@ -58,6 +59,17 @@ def interrupted(run: Run, folder: RunFolder, after: int) -> None:
 
 def folders(run: Run, tmp_path: Path) -> tuple[RunFolder, RunFolder]:
     return folder_of(run, tmp_path / "whole"), folder_of(run, tmp_path / "broken")
+
+
+def test_runs_of_one_process_share_their_data_and_let_go_of_them() -> None:
+    first, second = (read(one(algorithm={"name": name}), None) for name in ("fedavg", "solo"))
+    assert np.shares_memory(first.pool.train.x, second.pool.train.x)
+    own = from_arrays(np.eye(6, dtype=np.float32), [0, 1] * 3, np.eye(6, dtype=np.float32), [0, 1] * 3)
+    parts = partition(own, build_scheme({"kind": "iid"}), 2, np.random.default_rng(0))
+    kept = ref(prepared(own, parts).train.x)
+    assert kept() is not None
+    del own
+    assert kept() is None
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a["name"])

@@ -5,7 +5,7 @@ from typing import Literal, final
 import numpy as np
 
 from pacfl.federation.algorithm import Algorithm, Upload
-from pacfl.federation.members import PACFLState, Signature, admitted, without
+from pacfl.federation.clustering import Floats, PACFLState, admitted, without
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.private import Randomness, check_hiding, private_profile, private_upload
 from pacfl.federation.robust import Aggregation, cluster_centres
@@ -76,7 +76,7 @@ class PACFL(Algorithm):
     def forget(self, state: PACFLState, clients: Set[ClientId]) -> PACFLState:
         return without(state, clients)
 
-    def _grouped(self, bases: Sequence[Signature], own: Sequence[Signature]) -> Grouping:
+    def _grouped(self, bases: Sequence[Floats], own: Sequence[Floats]) -> Grouping:
         """The first to come: angles between all of them, the hierarchy of these cut at beta."""
         beta = None if self.threshold == "auto" else float(self.threshold)
         k = None if self.clusters is None else min(self.clusters, len(bases))

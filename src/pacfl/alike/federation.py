@@ -1,10 +1,6 @@
 """A federation of named clients in clusters: made, extended, kept in a folder."""
 
-import fcntl
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -167,17 +163,6 @@ def _check(federation: Federation) -> None:
     lacking = [what for what, there in holds.items() if not there]
     if lacking:
         raise ValueError(f"it has no {', '.join(lacking)}")
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """The folder for one process at a time; others wait."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def widths(federation: Federation) -> list[tuple[float, float | None]]:

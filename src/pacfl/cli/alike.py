@@ -17,6 +17,7 @@ from pacfl.alike.federation import Federation
 from pacfl.alike.reading import DataError, Preprocess, Reading
 from pacfl.alike.sigfile import SignatureFile
 from pacfl.cli.console import AsJson, app, err, out, progress_bar
+from pacfl.files import locked
 from pacfl.subspace import Bridge, Linkage, Measure, group, proximity
 
 Rank = Annotated[int, typer.Option(min=1, help="Directions in the signature.")]
@@ -122,7 +123,7 @@ def cluster(
     if output is not None:
         _check_output_folder(output)
         output.mkdir(parents=True, exist_ok=True)
-        with federations.locked(output):
+        with locked(output):
             federations.save(federation, output)
             _draw(federation, output, pictures)
     _report(federation, output, as_json)
@@ -140,7 +141,7 @@ def join(
     """Give newcomers a cluster. Nobody else moves."""
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder; make one with 'pacfl cluster ... -o {folder}'")
-    with federations.locked(folder):
+    with locked(folder):
         before = federations.load(folder)
         newcomers = _open_clients(files, before.how["rank"], _reading_as(before, array, drop))
         _check_made_as(before, newcomers)

@@ -138,17 +138,18 @@ def _normal(x: Pixels, mean: Moments, deviation: Moments) -> NDArray[np.float32]
 
     Planes are written one by one: a whole image at a time would jump through memory.
     """
-    planes = _planes(x.shape)
-    if x.dtype != np.uint8:
-        _channels_last(planes)[...] = (_scaled(x) - mean) / deviation
+    if x.dtype == np.uint8:
+        every = _scaled(np.arange(256, dtype=np.uint8))[:, None]
+        table = ((every - mean) / deviation).astype(np.float32)  # (256, channels)
+        places = x.astype(np.intp)
+        if x.ndim != 4:
+            return table[:, 0].take(places)
+        planes = _planes(x.shape)
+        for c in range(x.shape[-1]):
+            planes[:, c] = table[:, c].take(places[..., c])
         return planes
-    every = _scaled(np.arange(256, dtype=np.uint8))[:, None]
-    table = ((every - mean) / deviation).astype(np.float32)  # (256, channels)
-    places = x.astype(np.intp)
-    if x.ndim != 4:
-        return table[:, 0].take(places)
-    for c in range(x.shape[-1]):
-        planes[:, c] = table[:, c].take(places[..., c])
+    planes = _planes(x.shape)
+    _channels_last(planes)[...] = (_scaled(x) - mean) / deviation
     return planes
 
 

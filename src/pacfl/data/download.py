@@ -1,16 +1,14 @@
 """Known data sets from where they are published, checked by their checksums."""
 
-import fcntl
 import hashlib
-import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from pacfl.data.errors import DataError, library, suggestion
 from pacfl.data.known import KNOWN, how_to_get
 from pacfl.data.loading import data_folder
+from pacfl.files import locked
 
 
 def download(name: str, folder: str | Path | None = None) -> list[Path]:
@@ -39,7 +37,7 @@ def _fetched(retrieve: Callable[..., object], target: Path, url: str, md5: str) 
     part = target.with_name(f".{target.name}.part")  # a folder, in which nobody looks for data
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(target.parent):
+        with locked(target.parent):
             try:
                 shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
                 if not _is_whole(target, md5):
@@ -54,17 +52,6 @@ def _fetched(retrieve: Callable[..., object], target: Path, url: str, md5: str) 
             f"hand and put it there (md5 {md5})"
         ) from None
     return target
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time, the others wait."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _is_whole(path: Path, md5: str) -> bool:

@@ -21,8 +21,8 @@ from pacfl.experiment.settings import ConfigError
 from pacfl.experiment.store import RunFolder, StoreError, data_digest
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import Pool, Shard
+from pacfl.federation.clustering import PACFLState
 from pacfl.federation.local import Local, local
-from pacfl.federation.members import PACFLState
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Event, Schedule, events
 from pacfl.learning.eager import check_device, check_outputs

@@ -12,7 +12,7 @@ from pacfl.federation.message import ClientId, Message
 from pacfl.learning.model import Vector
 from pacfl.subspace import Grouping, regroup
 
-Signature = NDArray[np.float32]
+Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -20,16 +20,19 @@ class PACFLState(State):
     """With everybody's signature, in the order of joining, and how they are grouped; labels are rows of the models."""
 
     initial: Vector  # what a cluster starts from, whenever it is opened
-    bases: Mapping[ClientId, NDArray[np.float32]] = field(default_factory=dict)
+    bases: Mapping[ClientId, Floats] = field(default_factory=dict)
     grouping: Grouping | None = None
 
 
 def admitted(
     state: PACFLState,
     profiles: Mapping[ClientId, Message],
-    grouped: Callable[[Sequence[Signature], Sequence[Signature]], Grouping],
+    grouped: Callable[[Sequence[Floats], Sequence[Floats]], Grouping],
 ) -> PACFLState:
-    """With those who come, or come with other data; nobody else moves. The first to come are `grouped` together."""
+    """With those who come, or come with other data; nobody else moves.
+
+    The first to come are `grouped` together, by their signatures and their self-angles.
+    """
     profiles = {c: p for c, p in profiles.items() if not np.array_equal(p["basis"], state.bases.get(c, ()))}
     if not profiles:
         return state  # everybody is as before
