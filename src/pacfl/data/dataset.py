@@ -1,10 +1,12 @@
 """A data set: images or features with labels, for training and for testing."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Final
+from functools import cached_property, partial
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +18,7 @@ Labels = NDArray[np.int64]
 Indices = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 Moments = NDArray[np.float64]  # (channels,) or ()
+T = TypeVar("T")
 
 # Samples turned into floats at a time: few enough for them to stay in the processor's cache.
 BLOCK: Final = 128
@@ -119,9 +122,12 @@ def normalised(dataset: Dataset) -> Dataset:
             (dataset.x_train, train, x_train),
             (dataset.x_test, np.flatnonzero(dataset.source_test == source), x_test),
         ):
-            for block in _blocks(rows):
-                result[block] = _normal(x[block], mean, deviation)
+            _of_blocks(partial(_put_normal, x, mean, deviation, result), rows)
     return replace(dataset, x_train=_channels_last(x_train), x_test=_channels_last(x_test))
+
+
+def _put_normal(x: Pixels, mean: Moments, deviation: Moments, result: NDArray[np.float32], block: Indices) -> None:
+    result[block] = _normal(x[block], mean, deviation)
 
 
 def _planes(shape: tuple[int, ...]) -> NDArray[np.float32]:
@@ -167,8 +173,8 @@ def _moments(x: Pixels, rows: Indices, name: str) -> tuple[Moments, Moments]:
 def _mean_over_samples(x: Pixels, rows: Indices, centre: Moments | np.float64, power: int) -> Moments:
     """Mean of (x - centre)^power over the rows and all pixels of a channel."""
     total = np.zeros(x.shape[1:])
-    for block in _blocks(rows):
-        total += ((_scaled(x[block]) - centre) ** power).sum(axis=0)
+    for part in _of_blocks(lambda block: ((_scaled(x[block]) - centre) ** power).sum(axis=0), rows):
+        total += part
     axes = (0, 1) if x.ndim == 4 else None
     return np.asarray(total.mean(axis=axes) / len(rows))
 
@@ -177,8 +183,10 @@ def _scaled(x: Pixels) -> NDArray[np.float64]:
     return x.astype(np.float64) * (1 / 255 if x.dtype == np.uint8 else 1.0)
 
 
-def _blocks(rows: Indices) -> Iterator[Indices]:
-    return (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
+def _of_blocks(work: Callable[[Indices], T], rows: Indices) -> list[T]:
+    """What is done for each block of rows, in their order: numpy lets other threads run meanwhile."""
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(work, [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]))
 
 
 def _as_samples(name: str, what: str, x: ArrayLike) -> Pixels:
