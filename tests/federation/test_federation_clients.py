@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same, side
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from pacfl.algorithms import FedAvg, FedAvgFT, FedProx, LGFedAvg, Solo
 from pacfl.federation import client_side
@@ -182,17 +183,25 @@ def test_a_model_whose_loss_is_no_number_is_said_to_have_diverged() -> None:
         side(Solo()).evaluate(5, 1, {}, {"w": huge}, None, personal=False)
 
 
+def threads_of_blas() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
 def fail_inside() -> None:
     with local(FedAvg(), model(), pool(), LEARNING, SEED):
         assert torch.get_num_threads() == 1
+        assert threads_of_blas() == {1}
         raise KeyError
 
 
 def test_the_number_of_threads_is_given_back_whatever_happens() -> None:
     torch.set_num_threads(2)
     try:
-        with pytest.raises(KeyError):
-            fail_inside()
+        with threadpool_limits(2, user_api="blas"):
+            outside = threads_of_blas()
+            with pytest.raises(KeyError):
+                fail_inside()
+            assert threads_of_blas() == outside
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 
 from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.client_side import ClientSide, Pool
@@ -85,14 +85,25 @@ def local(
     engine: str = "eager",
 ) -> Iterator[Local]:
     """A local backend. With one worker and the eager engine, the plain loop that is the oracle of all others."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # one thread everywhere: the same bits with any number of workers
-    try:
+    with _on_one_thread():
         chosen = build_engine(engine, model, pool.train.x.shape[1:], device)
         side = ClientSide(algorithm, model, pool, learning, chosen, seed)
-        libraries = ThreadpoolController()
         with _running(side, workers) as run:
-            yield Local(_on_one_thread(run, libraries), pool, algorithm, model)
+            yield Local(run, pool, algorithm, model)
+
+
+@contextmanager
+def _on_one_thread() -> Iterator[None]:
+    """One thread in every library: the same bits with any number of workers.
+
+    Clients' matrices are small, too: libraries that divide them among threads of their own wait more than they work,
+    and threads of BLAS that wait for work keep a core from those that train.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(limits=1, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(threads)
 
@@ -109,16 +120,6 @@ def _running(side: ClientSide, workers: int) -> Iterator[Run]:
     else:
         with ThreadPoolExecutor(workers) as executor:
             yield lambda method, jobs: _together(executor, lambda m, job: getattr(side, m)(*job), method, jobs)
-
-
-def _on_one_thread(run: Run, libraries: ThreadpoolController) -> Run:
-    """Clients' matrices are small: libraries that divide them among threads of their own wait more than they work."""
-
-    def limited(method: str, jobs: Sequence[tuple[Any, ...]]) -> list[Any]:
-        with libraries.limit(limits=1, user_api="blas"):
-            return run(method, jobs)
-
-    return limited
 
 
 def _together(
