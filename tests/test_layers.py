@@ -14,6 +14,7 @@ LAYERS = (
     "files",  # how a file is written: the standard library and nothing else
     "subspace",
     "privacy",
+    "alike",
     "data",
     "learning",
     "federation",
@@ -23,7 +24,6 @@ LAYERS = (
     "report",
     "flower_app",
     "deploy",
-    "alike",
     "cli",
 )
 ABOVE_ALL = len(LAYERS)

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from pacfl.alike import federation
+from pacfl.alike.sigfile import SignatureFile
 from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import result, spread
-from pacfl.subspace import group
+from pacfl.subspace import group, proximity, self_angles, signature
 from pacfl.subspace.hierarchy import dendrogram
 
 GROUPS = ("sea", "land", "air", "fire")
@@ -73,6 +75,22 @@ def write_run(
     if algorithm["name"] == "pacfl":
         _describe_grouping(folder, angles(truth.tolist(), seed) if square is None else square, seed, threshold)
     folder.finish({"hash": name, "algorithm": algorithm["name"], "seed": seed, **result(records, 50), "seconds": 12.5})
+    return folder
+
+
+def write_federation(folder: Path, names: Sequence[str], kinds: int = 3) -> Path:
+    """What `pacfl cluster` leaves: parties of some kinds, in turn."""
+    rng = np.random.default_rng(0)
+    data = [rng.normal(size=(60, 20)) + 3 * np.eye(20)[i % kinds] for i in range(len(names))]
+    clients = {
+        name: SignatureFile(signature(x, 2).astype(np.float32), 2, False, "raw", 60, self_angles(x, 2))
+        for name, x in zip(names, data, strict=True)
+    }
+    own = federation.own_angles(clients, "smallest")
+    folder.mkdir(parents=True)
+    federation.save(
+        federation.found(clients, group(proximity([c.basis for c in clients.values()]), own, n_clusters=kinds)), folder
+    )
     return folder
 
 

@@ -15,7 +15,7 @@ from selenium.webdriver.chrome.service import Service
 
 from pacfl.report.gather import gather
 from pacfl.report.page import write
-from tests.report.folders import METHODS, write_run, write_runs
+from tests.report.folders import METHODS, write_federation, write_run, write_runs
 from tests.report.test_report_page import EVIL
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -333,3 +333,33 @@ def test_two_thousand_clients_are_explored_without_waiting(opened: Open, tmp_pat
         }
         return spent""")
     assert np.median(spent) < 100
+
+
+def test_a_federation_that_learnt_nothing_shows_who_is_alike(opened: Open, tmp_path: Path) -> None:
+    names = [f"hospital {i}" for i in range(8)] + [EVIL]
+    page = opened(write_federation(tmp_path / "hospitals", names))
+    drawn(page, "clusters")
+    assert page.execute_script("return document.getElementById('count').textContent") == "3 clusters"
+    assert slide(page, 0.0) == 9
+    for part in ("learning", "fairness", "communication", "under-each"):
+        assert not page.execute_script("return document.getElementById(arguments[0]).checkVisibility()", part), part
+    choose(page, "client", "8")
+    assert page.execute_script("return document.getElementById('client-facts').textContent").startswith(EVIL)
+    assert page.title == "pacfl report: hospitals"
+
+
+def test_runs_and_a_federation_on_one_page_are_chosen_at_the_top(browser: Any, small: Path, tmp_path: Path) -> None:
+    folder = write_federation(tmp_path / "hospitals", [f"hospital {i}" for i in range(9)])
+    path = tmp_path / "both.html"
+    write(gather([str(small), str(folder)], small), path)
+    browser.get(path.as_uri())
+    until(lambda: browser.execute_script("return document.documentElement.dataset.ready"), "a page that is ready")
+    visible = "return document.getElementById('learning').checkVisibility()"
+    assert browser.execute_script(visible)
+    choose(browser, "experiment", "1")
+    assert not browser.execute_script(visible)
+    assert browser.execute_script("return document.getElementById('count').textContent") == "3 clusters"
+    choose(browser, "experiment", "0")
+    assert browser.execute_script(visible)
+    drawn(browser, "curves")
+    assert [entry["message"] for entry in browser.get_log("browser")] == []

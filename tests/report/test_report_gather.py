@@ -3,12 +3,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.cluster.hierarchy import fcluster
 
+from pacfl.alike import federation
+from pacfl.alike.reading import DataError
 from pacfl.experiment.config import expand
 from pacfl.experiment.run import play
 from pacfl.experiment.store import RunFolder, StoreError, folder_of
 from pacfl.report.gather import gather, read
-from tests.report.folders import write_run, write_runs
+from tests.report.folders import write_federation, write_run, write_runs
 
 TABLE = {
     "data": {"name": "digits", "clients": 8, "scheme": {"kind": "by-set", "counts": [2, 2, 2, 2], "size": 60}},
@@ -117,3 +120,31 @@ def test_a_clients_own_name_is_kept(tmp_path: Path) -> None:
     folder = write_run(tmp_path, {"name": "fedavg"}, 0, 2, names=("Ann", "Bob"))
     assert json.loads((folder.path / "clients.json").read_text())["clients"][0]["name"] == "Ann"
     assert read(folder).clients.names == ("Ann", "Bob")
+
+
+def test_a_federation_is_read_as_it_was_kept(tmp_path: Path) -> None:
+    folder = write_federation(tmp_path / "hospitals", [f"site {i}" for i in range(9)])
+    gathered = gather([str(folder)], tmp_path / "runs")
+    (alike,) = gathered.federations
+    assert gathered.runs == ()
+    kept = federation.load(folder)
+    assert (alike.name, alike.clients.names) == ("hospitals", kept.names)
+    assert alike.grouped.labels.tolist() == kept.grouping.labels.tolist() == [0, 1, 2] * 3
+    np.testing.assert_array_equal(alike.grouped.proximity, kept.grouping.proximity)
+    assert set(fcluster(alike.grouped.merges, alike.grouped.threshold, "distance").tolist()) == {1, 2, 3}
+
+
+def test_the_hash_of_a_federation_changes_with_it(tmp_path: Path) -> None:
+    names = [f"site {i}" for i in range(9)]
+    one, same, other = (
+        gather([str(write_federation(tmp_path / name, who))], tmp_path).federations[0].hash
+        for name, who in (("a", names), ("b", names), ("c", [*names[:8], "somebody else"]))
+    )
+    assert one == same != other
+
+
+def test_a_damaged_federation_is_refused(tmp_path: Path) -> None:
+    folder = write_federation(tmp_path / "hospitals", ["a", "b", "c"])
+    (folder / federation.STATE).write_bytes(b"PK no more")
+    with pytest.raises(DataError, match="cannot be read"):
+        gather([str(folder)], tmp_path)

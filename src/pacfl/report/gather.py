@@ -1,5 +1,6 @@
-"""Run folders -> plain data. The page knows nothing of files."""
+"""Folders of runs and of federations -> plain data. The page knows nothing of files."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.alike import federation
 from pacfl.experiment.config import label
 from pacfl.experiment.store import RunFolder, StoreError, all_folders
 from pacfl.experiment.summary import megabits_per_client
+from pacfl.subspace.hierarchy import dendrogram
 from pacfl.subspace.newcomers import place
 
 Array = NDArray[np.float64]
@@ -91,27 +94,42 @@ class Played:
 
 
 @dataclass(frozen=True, eq=False)
+class Alike:
+    """Parties that exchanged signatures (`pacfl cluster`): who is alike, and nothing learnt."""
+
+    name: str
+    hash: str  # of all that the folder holds
+    clients: Clients
+    grouped: Grouped
+
+
+@dataclass(frozen=True, eq=False)
 class Gathered:
     """What a page is about."""
 
     runs: tuple[Played, ...]
     unfinished: Mapping[str, int] = field(default_factory=dict)  # hash: rounds so far
+    federations: tuple[Alike, ...] = ()
 
 
 def gather(words: Sequence[str], runs: Path) -> Gathered:
-    """The runs that are meant: run folders, folders of runs, or (beginnings of) hashes of runs kept in `runs`."""
+    """What is meant: run folders, folders of runs, (beginnings of) hashes of runs kept in `runs`, or federations."""
     folders: dict[Path, RunFolder] = {}
+    federations: dict[Path, Alike] = {}
     for word in words:
-        folders |= {folder.path.resolve(): folder for folder in _meant(word, runs)}
+        if (Path(word) / federation.STATE).exists():
+            federations[Path(word).resolve()] = read_federation(Path(word))
+        else:
+            folders |= {folder.path.resolve(): folder for folder in _meant(word, runs)}
     finished, unfinished = [], {}
     for folder in folders.values():
         if folder.result() is None:
             unfinished[folder.path.name] = len(folder.records())
         else:
             finished.append(read(folder))
-    if not finished:
+    if not finished and not federations:
         raise StoreError(f"none of the {len(unfinished)} runs in {', '.join(words)} is finished; 'pacfl run' goes on")
-    return Gathered(tuple(finished), unfinished)
+    return Gathered(tuple(finished), unfinished, tuple(federations.values()))
 
 
 def _meant(word: str, runs: Path) -> list[RunFolder]:
@@ -121,12 +139,40 @@ def _meant(word: str, runs: Path) -> list[RunFolder]:
     if path.is_dir():
         found = all_folders(path)
         if not found:
-            raise StoreError(f"{path}: has no runs in it; give a run folder, a folder of them, or hashes")
+            raise StoreError(
+                f"{path}: has no runs in it; give a run folder, a folder of them, hashes, or what 'pacfl cluster' made"
+            )
         return found
     begin = [folder for folder in all_folders(runs) if folder.path.name.startswith(word)]
     if len(begin) != 1:
         raise StoreError(f"{word}: is no folder, and {len(begin)} runs in {runs} begin so; 'pacfl ls' lists them")
     return begin
+
+
+def read_federation(folder: Path) -> Alike:
+    """What `pacfl cluster` made."""
+    found = federation.load(folder)
+    group, n = found.grouping, len(found.names)
+    if n < 2:
+        raise StoreError(f"{folder}: has one client, which is in no group; let others join first")
+    distances = group.distances()
+    return Alike(
+        name=folder.resolve().name,
+        hash=hashlib.blake2b((folder / federation.STATE).read_bytes(), digest_size=8).hexdigest(),
+        clients=_unknown(found.names),
+        grouped=Grouped(
+            clients=np.arange(n),
+            proximity=group.proximity,
+            distances=distances,
+            merges=dendrogram(distances, group.linkage),
+            labels=group.labels,
+            measure=group.measure,
+            linkage=group.linkage,
+            threshold=group.threshold,
+            unit=group.unit,
+            evidence=group.evidence,
+        ),
+    )
 
 
 def read(folder: RunFolder) -> Played:
@@ -208,7 +254,7 @@ def _clients(folder: RunFolder, n: int) -> Clients:
     told = _described(folder, "clients")
     names = tuple(f"client {c}" for c in range(n))
     if told is None:
-        return Clients(names, np.zeros(n, dtype=np.int64), np.zeros((n, 0), dtype=np.int64), (None,) * n)
+        return _unknown(names)
     entries = told["clients"]
     return Clients(
         names=tuple(str(entry.get("name", name)) for entry, name in zip(entries, names, strict=True)),
@@ -216,6 +262,12 @@ def _clients(folder: RunFolder, n: int) -> Clients:
         labels=np.array([entry["labels"] for entry in entries], dtype=np.int64),
         groups=tuple(_group(entry, len(told["sets"])) for entry in entries),
     )
+
+
+def _unknown(names: tuple[str, ...]) -> Clients:
+    """Clients of whom nothing but their names is known."""
+    n = len(names)
+    return Clients(names, np.zeros(n, dtype=np.int64), np.zeros((n, 0), dtype=np.int64), (None,) * n)
 
 
 def _group(entry: Mapping[str, Any], n_sets: int) -> str | None:

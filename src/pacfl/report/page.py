@@ -46,13 +46,14 @@ def page(gathered: Gathered) -> str:
     return environment.get_template("page.html").render(
         version=__version__,
         n_runs=len(gathered.runs),
+        federations=gathered.federations,
         experiments=found,
         unfinished=gathered.unfinished,
         test=TEST,
         main=MAIN,
         protocols={p: meaning for p, meaning in PROTOCOLS.items() if p in known},
         css=Markup(_text("page.css")),
-        data=Markup(embedded(payload(found))),
+        data=Markup(embedded(payload(found, gathered.federations))),
         library=Markup(_closed(library())),
         script=Markup(_closed("\n".join(_text(path.name) for path in sorted(ASSETS.glob("*.js"))))),
     )

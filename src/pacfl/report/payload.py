@@ -9,14 +9,24 @@ from numpy.typing import NDArray
 
 from pacfl.report.dendrogram import drawing, heat, neighbours
 from pacfl.report.experiments import Experiment
-from pacfl.report.gather import Clients, Grouped, Played
+from pacfl.report.gather import Alike, Clients, Grouped, Played
 
 FINEST: Final = 65535  # steps between no angle and the largest: below a hundredth of a degree
 
 
-def payload(experiments: Sequence[Experiment]) -> dict[str, Any]:
-    """All that the page draws."""
-    return {"experiments": [_experiment(experiment) for experiment in experiments]}
+def payload(experiments: Sequence[Experiment], federations: Sequence[Alike] = ()) -> dict[str, Any]:
+    """All that the page draws. A federation that learnt nothing is an experiment without protocols."""
+    return {"experiments": [*map(_experiment, experiments), *map(_federation, federations)]}
+
+
+def _federation(alike: Alike) -> dict[str, Any]:
+    return {
+        "title": alike.name,
+        "protocols": [],
+        "rows": [alike.name],
+        "people": {"0": _people(alike.clients)},
+        "runs": [{"row": 0, "seed": 0, "hash": alike.hash, "accuracy": {}, "grouping": _grouping(alike.grouped)}],
+    }
 
 
 def _experiment(experiment: Experiment) -> dict[str, Any]:

@@ -11,7 +11,8 @@ function showClient() {
   const client = state.client,
     group = grouping();
   byId("client").value = client;
-  const facts = [`${nameOf(client)} has ${unpack(people().train)[client]} training samples.`];
+  const samples = unpack(people().train)[client];
+  const facts = [samples ? `${nameOf(client)} has ${samples} training samples.` : `${nameOf(client)}.`];
   if (groupOf(client)) facts.push(`It belongs to ${groupOf(client)}.`);
   const place = group ? placeOf(group, client) : undefined;
   if (place !== undefined) {
@@ -19,7 +20,7 @@ function showClient() {
     const { start, end } = clusters[at[place]];
     const inRun = unpack(group.labels)[unpack(group.order)[place]];
     facts.push(`At this β it is in cluster ${at[place] + 1} with ${end - start - 1} others.`);
-    facts.push(`The run has it in cluster ${inRun}.`);
+    facts.push(`It was given cluster ${inRun}.`);
     if (group.newcomers.includes(client)) facts.push("It came as a newcomer.");
     if (group.bridges.some((bridge) => bridge.client === client))
       facts.push("It stands between two clusters of the run.");
@@ -43,7 +44,7 @@ function showNeighbours(group, place) {
         nameOf(client),
         angles[i].toFixed(2),
         at[placeOf(group, client)] + 1,
-        unpack(people().train)[client],
+        unpack(people().train)[client] || "–",
         groupOf(client),
       ]);
     }

@@ -1,6 +1,7 @@
 // What is chosen, and what has to be drawn again because of it. A figure is drawn when it comes into sight.
 
 const ALL = ["clusters", ...Object.keys(FIGURES)];
+const OF_ANGLES = ["clusters", "stability", "labels"]; // the others are about what was learnt
 const waiting = new Set(),
   inSight = new Set();
 
@@ -11,7 +12,8 @@ function draw(id) {
 }
 
 function stale(...ids) {
-  for (const id of ids) {
+  const learnt = experiment().protocols.length > 0;
+  for (const id of ids.filter((id) => learnt || OF_ANGLES.includes(id))) {
     waiting.add(id);
     boxOf(id).closest("figure").hidden = false; // it may have something to show now, and comes into sight
     if (inSight.has(id)) draw(id);
@@ -32,6 +34,8 @@ const observer = new IntersectionObserver(
 function chooseExperiment(index) {
   state.experiment = index;
   const { protocols, people: byseed } = experiment();
+  document.querySelectorAll("[data-learnt]").forEach((part) => (part.hidden = !protocols.length));
+  waiting.clear(); // whatever waited was of another experiment, and is told anew below
   state.protocol = protocols.includes(state.protocol) ? state.protocol : protocols[0];
   options(
     byId("protocol"),
