@@ -1,12 +1,21 @@
-from pathlib import Path
+import sys
+from collections.abc import Callable
 
 import pytest
 
-KNOWN_DEFECTS = frozenset((Path(__file__).parent / "known_defects.txt").read_text().splitlines())
+Run = Callable[..., tuple[int, str, str]]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Defects that tests have found and that are still to be mended: each must fail until it is, and then be struck."""
-    for item in items:
-        if item.nodeid in KNOWN_DEFECTS:
-            item.add_marker(pytest.mark.xfail(strict=True, reason="a known defect"))
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Exit code, standard output and standard error of a command."""
+    from pacfl.cli import main
+
+    def command(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["pacfl", *map(str, words)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        captured = capsys.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return command

@@ -1,6 +1,4 @@
 import json
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,24 +8,8 @@ import pytest
 from pacfl.alike import sigfile, signing
 from pacfl.alike.reading import DataError, Reading
 from pacfl.alike.sigfile import SignatureError
-from pacfl.cli import main
 from pacfl.privacy import Guarantee
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Exit code, standard output and standard error of a command."""
-
-    def command(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pacfl", *map(str, words)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return command
+from tests.conftest import Run
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pacfl.cli import main
+from tests.conftest import Run
 
 EXPERIMENT = """
 seeds = [0, 1]
@@ -27,20 +25,10 @@ clusters = 4
 
 
 @pytest.fixture
-def run(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., tuple[int, str, str]]:
-    """Exit code, standard output and standard error of a command, in a folder of its own with an experiment."""
+def run(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """A command in a folder of its own, with an experiment."""
     pytest.importorskip("torch", reason="training needs torch")
     pytest.importorskip("sklearn", reason="the embedded digits need scikit-learn")
     monkeypatch.chdir(tmp_path)
     Path("experiment.toml").write_text(EXPERIMENT)
-
-    def command(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["pacfl", *map(str, words)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        captured = capsys.readouterr()
-        return int(stopped.value.code or 0), captured.out, captured.err
-
-    return command
+    return run

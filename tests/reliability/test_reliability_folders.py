@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -12,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pacfl.cli import main
 from pacfl.experiment import store
 from pacfl.experiment.config import expand, read_table
 from pacfl.experiment.store import folder_of, owned
+from tests.conftest import Run
 from tests.reliability.faults import Disk, faulty
 from tests.reliability.small_runs import commanded, left_by
 
@@ -50,18 +49,12 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture
-def pacfl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: Path) -> Command:
+def pacfl(run: Run, place: Path) -> Command:
     """Exit code and standard error of `pacfl run`."""
 
     def command() -> tuple[int, str]:
-        words = ("run", place / "experiment.toml", "--runs", place / "runs", "--workers", 1, "--json")
-        monkeypatch.setattr(sys, "argv", ["pacfl", *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stopped:
-            code = int(stopped.code or 0)
-        return code, capsys.readouterr().err
+        code, _, told = run("run", place / "experiment.toml", "--runs", place / "runs", "--workers", 1, "--json")
+        return code, told
 
     return command
 

@@ -1,6 +1,5 @@
 import json
 import re
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -8,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pacfl.cli import main
 from pacfl.report.experiments import experiments
 from pacfl.report.gather import gather
 from pacfl.report.page import embedded, page
 from pacfl.report.payload import packed, payload
-from tests.report.folders import write_run, write_runs
+from tests.conftest import Run
+from tests.report.folders import write_federation, write_run, write_runs
 
 EVIL = """</script><script>document.title='pwned'</script>"><img src=x onerror="document.title='pwned'">'{{7*7}}<!--"""
 
@@ -131,22 +130,22 @@ def test_heights_travel_exactly_and_angles_within_a_hundredth_of_a_degree(made: 
     assert sent["degrees_per_step"] < 0.01
 
 
-def test_the_command_writes_a_page_and_says_where(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_page_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.chdir(tmp_path)
     write_runs(Path("runs"), ("fedavg",), seeds=(0, 1), n=4)
-
-    def command(*words: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["pacfl", "report", *words])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return int(stopped.value.code or 0)
-
-    assert command("runs", "-o", "mine.html") == 0
-    assert "mine.html: 2 runs" in capsys.readouterr().out
+    code, told, _ = run("report", "runs", "-o", "mine.html")
+    assert (code, told[: len("mine.html: 2 runs")]) == (0, "mine.html: 2 runs")
     assert Path("mine.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert command() == 0
+    assert run("report")[0] == 0
     assert Path("report.html").exists()
-    assert command("elsewhere") == 1
-    assert "elsewhere: is no folder" in capsys.readouterr().err
+    code, _, told = run("report", "elsewhere")
+    assert code == 1
+    assert "elsewhere: is no folder" in told
+
+
+def test_the_command_shows_what_cluster_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_federation(Path("hospitals"), [f"site {i}" for i in range(6)])
+    code, told, _ = run("report", "hospitals", "-o", "alike.html")
+    assert (code, told[: len("alike.html: the federation hospitals")]) == (0, "alike.html: the federation hospitals")
+    assert "6 clients in 3 clusters" in Path("alike.html").read_text(encoding="utf-8")
