@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from pacfl.report.experiments import experiments
-from pacfl.report.gather import Played, gather, read
+from pacfl.report.facts import Played
+from pacfl.report.gather import gather
+from pacfl.report.runs import read
 from pacfl.report.words import title, words
 from tests.report.folders import write_run, write_runs
 

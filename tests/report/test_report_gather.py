@@ -10,7 +10,8 @@ from pacfl.alike.reading import DataError
 from pacfl.experiment.config import expand
 from pacfl.experiment.run import play
 from pacfl.experiment.store import RunFolder, StoreError, folder_of
-from pacfl.report.gather import gather, read
+from pacfl.report.gather import gather
+from pacfl.report.runs import read
 from tests.report.folders import write_federation, write_run, write_runs
 
 TABLE = {
@@ -147,4 +148,10 @@ def test_a_damaged_federation_is_refused(tmp_path: Path) -> None:
     folder = write_federation(tmp_path / "hospitals", ["a", "b", "c"])
     (folder / federation.STATE).write_bytes(b"PK no more")
     with pytest.raises(DataError, match="cannot be read"):
+        gather([str(folder)], tmp_path)
+
+
+def test_a_federation_of_one_is_told_to_wait_for_others(tmp_path: Path) -> None:
+    folder = write_federation(tmp_path / "hospitals", ["alone"], kinds=1)
+    with pytest.raises(DataError, match="let others join first"):
         gather([str(folder)], tmp_path)

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from pacfl.experiment.compare import HOW_OFTEN_JUDGED
-from pacfl.report.gather import NEWCOMERS, Played
+from pacfl.report.facts import NEWCOMERS, Played
 from pacfl.report.noise import Figure, marked, over_seeds
 from pacfl.report.words import differing, title, words
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pacfl import __version__
 from pacfl.files import write_atomically
 from pacfl.report.experiments import experiments
-from pacfl.report.gather import NEWCOMERS, Gathered
+from pacfl.report.facts import NEWCOMERS, Gathered
 from pacfl.report.noise import TEST
 from pacfl.report.payload import payload
 

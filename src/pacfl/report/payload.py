@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pacfl.report.dendrogram import drawing, heat, neighbours
 from pacfl.report.experiments import Experiment
-from pacfl.report.gather import Alike, Clients, Grouped, Played
+from pacfl.report.facts import Alike, Clients, Grouped, Played
 
 FINEST: Final = 65535  # steps between no angle and the largest: below a hundredth of a degree
 
