@@ -96,8 +96,8 @@ def local(
 def _on_one_thread() -> Iterator[None]:
     """One thread in every library: the same bits with any number of workers.
 
-    Clients' matrices are small, too: libraries that divide them among threads of their own wait more than they work,
-    and threads of BLAS that wait for work keep a core from those that train.
+    Clients' matrices are small, too: libraries that divide them among threads of their own wait more than they work.
+    For the whole run: set for every call instead, BLAS slowed the threads that train.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
