@@ -114,7 +114,7 @@ def test_a_newcomer_between_two_clusters_is_a_bridge(tmp_path: Path) -> None:
     assert grouped is not None
     assert grouped.newcomers == (4,)
     (bridge,) = grouped.bridges
-    assert (bridge.client, bridge.clusters, bridge.distances) == (4, (0, 1), (5.0, 6.0))
+    assert (bridge.newcomer, bridge.clusters, bridge.distances) == (4, (0, 1), (5.0, 6.0))
 
 
 def test_a_clients_own_name_is_kept(tmp_path: Path) -> None:

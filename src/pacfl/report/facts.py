@@ -7,6 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.subspace import Bridge
+
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 NEWCOMERS: Final = "newcomers, "  # begins the protocols by which clients are judged who came after the last round
@@ -39,15 +41,6 @@ class Clients:
         return cls(names, np.zeros(n, dtype=np.int64), np.zeros((n, 0), dtype=np.int64), (None,) * n)
 
 
-@dataclass(frozen=True)
-class Span:
-    """A newcomer within the threshold of two clusters, and its distance from each in degrees."""
-
-    client: int
-    clusters: tuple[int, int]
-    distances: tuple[float, float]
-
-
 @dataclass(frozen=True, eq=False)
 class Grouped:
     """How clients were grouped by their angles. Rows are in the order of joining."""
@@ -63,7 +56,7 @@ class Grouped:
     unit: float | None  # degrees of typical noise, if distances are adjusted to it
     evidence: Mapping[str, Any]
     newcomers: tuple[int, ...] = ()  # clients
-    bridges: tuple[Span, ...] = ()
+    bridges: tuple[Bridge, ...] = ()  # newcomers by their number as clients
 
 
 @dataclass(frozen=True, eq=False)

@@ -101,8 +101,8 @@ def _grouping(grouped: Grouped) -> dict[str, Any]:
         "evidence": dict(grouped.evidence),
         "newcomers": list(grouped.newcomers),
         "bridges": [
-            {"client": span.client, "clusters": list(span.clusters), "distances": list(span.distances)}
-            for span in grouped.bridges
+            {"client": bridge.newcomer, "clusters": list(bridge.clusters), "distances": list(bridge.distances)}
+            for bridge in grouped.bridges
         ],
     }
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from pacfl.experiment.config import label
 from pacfl.experiment.store import RunFolder, StoreError
 from pacfl.experiment.summary import megabits_per_client
-from pacfl.report.facts import NEWCOMERS, Array, Clients, Counts, Grouped, Judgement, Played, Span
+from pacfl.report.facts import NEWCOMERS, Array, Clients, Counts, Grouped, Judgement, Played
+from pacfl.subspace import Bridge
 from pacfl.subspace.newcomers import place
 
 Record = Mapping[str, Any]
@@ -134,7 +135,7 @@ def _grouped(folder: RunFolder, founders: set[int]) -> Grouped | None:
 
 def _bridges(
     clients: Counts, arrays: Mapping[str, NDArray[Any]], told: Mapping[str, Any], newcomers: tuple[int, ...]
-) -> tuple[Span, ...]:
+) -> tuple[Bridge, ...]:
     """Which newcomers stood between two clusters when they came: found again by the same rule."""
     if not newcomers or told["linkage"] == "ward":  # which has no distance of one client from a cluster
         return ()
@@ -143,4 +144,4 @@ def _bridges(
     square = arrays["distances"][np.ix_(order, order)]
     placed = place(square, arrays["labels"][~late], told["threshold"], told["linkage"])
     came = clients[late]
-    return tuple(Span(int(came[b.newcomer]), b.clusters, b.distances) for b in placed.bridges)
+    return tuple(replace(bridge, newcomer=int(came[bridge.newcomer])) for bridge in placed.bridges)
