@@ -15,7 +15,7 @@ from pacfl.reproduce.kinds import kind_of
 from pacfl.reproduce.making import Request, trained, unseen
 from pacfl.reproduce.outcome import load, merged, save
 from pacfl.reproduce.planning import plan, with_chosen
-from pacfl.reproduce.tables import markdown
+from pacfl.reproduce.tables import counted, markdown
 from pacfl.reproduce.tuning import protocol_of, trials
 
 pytest.importorskip("sklearn")
@@ -165,6 +165,12 @@ def test_what_was_not_run_and_what_has_no_data_say_so(digits: Item, tmp_path: Pa
     assert markdown(here).startswith("**Digits: four**")
 
 
+def test_counts_are_whole_where_seeds_agree() -> None:
+    assert counted([4, 4, 4]) == counted([4]) == "4"
+    assert counted([6, 9]) == "7.5 ± 1.5"
+    assert counted([]) == "-"
+
+
 def test_showing_runs_nothing(digits: Item, tmp_path: Path) -> None:
     made = trained(digits, request(tmp_path, play=False, tune=True, watch=unseen))
     assert made["runs"] == []
@@ -206,4 +212,5 @@ def test_the_rows_of_a_missing_column_keep_the_published_values(digits: Item, tm
     made = trained(digits, request(tmp_path, play=False, on=()))
     absent = kind_of(digits).tables(digits, made)[1]
     assert absent.rows[0][1] == "12.34 ± 0.10"
-    assert absent.rows[0][2] == "data not available here: svhn has 0 of 73,257 samples"
+    assert absent.rows[0][2] == "data not available here"
+    assert absent.notes == ("data not available here: svhn has 0 of 73,257 samples.",)  # said once, not for each method

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from pacfl.reproduce.availability import NOT_HERE
 from pacfl.reproduce.items import Item
 from pacfl.reproduce.outcome import Outcome
 from pacfl.reproduce.planning import plan
@@ -14,6 +15,7 @@ from pacfl.reproduce.tables import (
     Runs,
     Table,
     accuracies,
+    counted,
     leaders,
     named,
     over_seeds,
@@ -58,12 +60,12 @@ def _by_method(item: Item, outcome: Outcome, column: str) -> dict[str, Runs]:
 
 def _cells(runs: Runs, protocols: tuple[str, ...], lacking: str | None) -> tuple[str, ...]:
     if not runs:
-        return (lacking or NOT_RUN, *[""] * (len(protocols) + 4))
+        return (NOT_HERE if lacking else NOT_RUN, *[""] * (len(protocols) + 4))
     whole = [run for run in runs if "diverged" not in run]
     aris = [run["ari"] for run in whole if run["ari"] is not None]
     return (
         *(percent(runs, p) for p in protocols),
-        over_seeds([run["clusters"] for run in whole], 1),
+        counted([run["clusters"] for run in whole]),
         over_seeds(aris),
         settings(runs),
         " ".join(str(run["seed"]) for run in runs),
@@ -74,7 +76,9 @@ def _cells(runs: Runs, protocols: tuple[str, ...], lacking: str | None) -> tuple
 def _notes(
     by_method: Mapping[str, Runs], protocols: tuple[str, ...], lacking: str | None, outcome: Outcome, column: str
 ) -> tuple[str, ...]:
-    if lacking or not any(by_method.values()):
+    if lacking:
+        return (f"{lacking}.",)
+    if not any(by_method.values()):
         return ()
     told = [
         "Accuracy in %, mean over clients, then mean ± deviation over seeds. The paper does not state its protocol.",

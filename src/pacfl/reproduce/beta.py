@@ -9,7 +9,7 @@ import numpy as np
 from pacfl.reproduce.figures import Figure, save
 from pacfl.reproduce.items import Item
 from pacfl.reproduce.outcome import Outcome
-from pacfl.reproduce.tables import NOT_RUN, PROTOCOLS, Runs, Table, accuracies, named, over_seeds, percent
+from pacfl.reproduce.tables import NOT_RUN, PROTOCOLS, Runs, Table, accuracies, counted, named, over_seeds, percent
 
 AUTO = "pacfl"  # the method whose threshold is chosen for it
 
@@ -30,7 +30,7 @@ def _table(item: Item, outcome: Outcome, column: str) -> Table:
         (
             f"{method} (automatic)" if method == AUTO else method,
             over_seeds([run["grouping"]["threshold"] for run in runs]),
-            over_seeds([run["clusters"] for run in runs], 1),
+            counted([run["clusters"] for run in runs]),
             *(percent(runs, p) for p in PROTOCOLS),
             " ".join(str(run["seed"]) for run in runs),
             " ".join(run["hash"][:8] for run in runs),

@@ -13,7 +13,7 @@ from pacfl.reproduce.grouped import grouped
 from pacfl.reproduce.items import Item
 from pacfl.reproduce.making import Request, asked_columns
 from pacfl.reproduce.outcome import Outcome
-from pacfl.reproduce.tables import NOT_RUN, Table, over_seeds
+from pacfl.reproduce.tables import NOT_RUN, Table, counted, over_seeds
 from pacfl.subspace import adjusted_rand_index
 
 FACES_SHOWN = 8  # of each cluster
@@ -72,7 +72,7 @@ def tables(item: Item, outcome: Outcome) -> list[Table]:
             counts = [len(set(told[name]["labels"])) for told in own]
             aris = [told[name]["ari"] for told in own]
             seeds = " ".join(str(told["seed"]) for told in own)
-            rows.append((column, name, over_seeds(counts, 1), over_seeds(aris), seeds))
+            rows.append((column, name, counted(counts), over_seeds(aris), seeds))
     note = f"Attributes: {', '.join(outcome['attributes'])}. The paper shows faces and gives no number."
     return [Table(item.title, head, tuple(rows), (note,))]
 

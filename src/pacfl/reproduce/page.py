@@ -21,6 +21,8 @@ Made by `pacfl reproduce --page {page} --from {source}` from the files in `{sour
 - `last-trained`: the weights that a client last trained itself.
 - `fine-tuned`: of newcomers, the model as sent down after their epochs.
 
+Clusters are the groups that the server has a model for, the one group of everybody included; clients of SOLO and
+LG-FedAvg keep models of their own besides.
 Every run is named by the first characters of the hash of all its settings.
 """
 

@@ -39,6 +39,11 @@ def over_seeds(values: Sequence[float], digits: int = 2) -> str:
     return mean if len(values) == 1 else f"{mean} ± {np.std(values):.{digits}f}"
 
 
+def counted(values: Sequence[int]) -> str:
+    """How many, over seeds: a whole number where all seeds agree."""
+    return str(values[0]) if len(set(values)) == 1 else over_seeds(values, 1)
+
+
 def percent(runs: Runs, protocol: str) -> str:
     """Mean accuracy over seeds in %, and how many runs diverged."""
     if not runs:

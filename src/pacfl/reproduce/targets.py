@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from pacfl.reproduce.availability import NOT_HERE
 from pacfl.reproduce.items import Item
 from pacfl.reproduce.outcome import Outcome
 from pacfl.reproduce.tables import NOT_RUN, Runs, Table, named, over_seeds
@@ -47,8 +48,8 @@ def _table(item: Item, outcome: Outcome, column: str, values: Mapping[str, Any],
             told = (" ".join(str(run["seed"]) for run in own), " ".join(run["hash"][:8] for run in own))
             rows.append((method, published, *(_cell(own, p, target, unit) for p in PROTOCOLS), *told))
         else:
-            rows.append((method, published, lacking or NOT_RUN, "", "", ""))
-    return Table(f"{item.title}: {column}, target {100 * target:g} %", head, tuple(rows), _notes(unit) if runs else ())
+            rows.append((method, published, NOT_HERE if lacking else NOT_RUN, "", "", ""))
+    return Table(f"{item.title}: {column}, target {100 * target:g} %", head, tuple(rows), _notes(unit, runs, lacking))
 
 
 def _cell(runs: Runs, protocol: str, target: float, unit: Unit) -> str:
@@ -60,7 +61,9 @@ def _cell(runs: Runs, protocol: str, target: float, unit: Unit) -> str:
     return over_seeds(there, 0 if unit == "rounds" else 2) + few
 
 
-def _notes(unit: Unit) -> tuple[str, ...]:
+def _notes(unit: Unit, runs: Runs, lacking: str | None) -> tuple[str, ...]:
+    if not runs:
+        return (f"{lacking}.",) if lacking else ()
     first = (
         "The first round after which the mean accuracy over all clients was at the target; mean ± deviation over seeds."
     )
