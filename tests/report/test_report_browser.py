@@ -346,6 +346,9 @@ def test_a_federation_that_learnt_nothing_shows_who_is_alike(opened: Open, tmp_p
     choose(page, "client", "8")
     assert page.execute_script("return document.getElementById('client-facts').textContent").startswith(EVIL)
     assert page.title == "pacfl report: hospitals"
+    told = page.execute_script("return document.getElementById('grouping').textContent")
+    assert "Hash of the federation" in told
+    assert "run " not in told.lower()
 
 
 def test_runs_and_a_federation_on_one_page_are_chosen_at_the_top(browser: Any, small: Path, tmp_path: Path) -> None:

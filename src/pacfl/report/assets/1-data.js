@@ -10,6 +10,8 @@ const experiment = () => DATA.experiments[state.experiment];
 const people = () => experiment().people[state.seed];
 const runsOfSeed = () => experiment().runs.filter((run) => String(run.seed) === state.seed);
 const grouping = () => state.run && state.run.grouping;
+const learnt = () => experiment().protocols.length > 0;
+const kindOfRun = () => (learnt() ? "run" : "federation"); // who learnt nothing ran nothing
 
 function unpack(array) {
   if (!array.values) {

@@ -190,7 +190,7 @@ function fixedStrips(group, at) {
   return [
     title(0, "cut"),
     strip(1, (_, place) => labels[order[place]]),
-    title(1, "run"),
+    title(1, learnt() ? "run" : "kept"),
     ...(known ? [strip(2, (client) => truth[client]), title(2, "truth")] : []),
     drawn("path", { d: flags, fill: "currentColor", "data-newcomers": late.size }),
   ];
@@ -219,7 +219,7 @@ function scaleBar(group, at) {
     drawn(
       "text",
       { x: at.left, y: y + 36 },
-      `angle between two clients (${group.measure}, as measured), run ${state.run.hash}`,
+      `angle between two clients (${group.measure}, as measured), ${kindOfRun()} ${state.run.hash}`,
     ),
   ];
 }

@@ -173,13 +173,13 @@ function showEvidence() {
     facts.push(["lowest merge undone over highest done", evidence.separation.toFixed(2)]);
   if (evidence.reproducibility != null)
     facts.push(["stability of the least stable cluster", evidence.reproducibility.toFixed(3)]);
-  facts.push(["run", run]);
+  facts.push([kindOfRun(), run]);
   byId("evidence").tBodies[0].replaceChildren(
     ...facts.map(([what, value]) => element("tr", {}, element("td", {}, what), element("td", {}, value))),
   );
   const unit = group.unit == null ? "degrees as measured" : "degrees, adjusted to the noise of a typical client";
   document.querySelector('[data-figure="clusters"] figcaption').textContent =
-    `Above: ${group.linkage} linkage in ${unit}. Drag the line, or click a client below it. Run ${run}.`;
+    `Above: ${group.linkage} linkage in ${unit}. Drag the line, or click a client below it. Hash of the ${kindOfRun()}: ${run}.`;
   byId("bridges").replaceChildren(...aboutNewcomers(group));
 }
 

@@ -12,8 +12,7 @@ function draw(id) {
 }
 
 function stale(...ids) {
-  const learnt = experiment().protocols.length > 0;
-  for (const id of ids.filter((id) => learnt || OF_ANGLES.includes(id))) {
+  for (const id of ids.filter((id) => learnt() || OF_ANGLES.includes(id))) {
     waiting.add(id);
     boxOf(id).closest("figure").hidden = false; // it may have something to show now, and comes into sight
     if (inSight.has(id)) draw(id);
@@ -34,7 +33,7 @@ const observer = new IntersectionObserver(
 function chooseExperiment(index) {
   state.experiment = index;
   const { protocols, people: byseed } = experiment();
-  document.querySelectorAll("[data-learnt]").forEach((part) => (part.hidden = !protocols.length));
+  document.querySelectorAll("[data-learnt]").forEach((part) => (part.hidden = !learnt()));
   waiting.clear(); // whatever waited was of another experiment, and is told anew below
   state.protocol = protocols.includes(state.protocol) ? state.protocol : protocols[0];
   options(
@@ -66,7 +65,7 @@ function chooseSeed(seed) {
   byId("no-grouping").hidden = grouped.length > 0;
   options(
     byId("grouping-run"),
-    grouped.map((run) => [run.hash, `${experiment().rows[run.row]}, run ${run.hash.slice(0, 8)}`]),
+    grouped.map((run) => [run.hash, `${experiment().rows[run.row]}, ${kindOfRun()} ${run.hash.slice(0, 8)}`]),
     grouped[0]?.hash,
   );
   chooseRun(grouped[0] ?? null);
