@@ -15,14 +15,6 @@ from pacfl.learning.task import Diverged, Learning, Samples, Task
 Gradient = Callable[[Tensor], Tensor]  # at a vector
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def net() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
 

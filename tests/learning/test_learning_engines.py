@@ -1,13 +1,11 @@
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -17,14 +15,6 @@ from pacfl.learning.model import Model, ModelError, Vector, as_model
 from pacfl.learning.native.engine import Native
 from pacfl.learning.nets import NETS
 from pacfl.learning.task import Samples
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def served() -> Model:

@@ -1,12 +1,11 @@
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from torch import nn
 
 from pacfl.learning.eager import Eager
@@ -20,14 +19,6 @@ from pacfl.learning.nets import lenet5, logistic, mlp
 from pacfl.learning.task import Learning, Samples, Selected
 
 Build = Callable[[], nn.Module]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def padded() -> nn.Module:
