@@ -70,8 +70,8 @@ def test_clients_remember_over_a_restart_of_their_supernodes(name: str, short_pa
             processes.stop(sites.folder, loopback.site(i))
         for i in range(2):
             loopback.start_site(sites.folder, i)
-        loopback.begin(sites.folder, "--run-config", "schedule.rounds=5")
-        finished(sites, 5)
+        loopback.begin(sites.folder, "--run-config", "schedule.rounds=4")
+        finished(sites, 4)
         assert [x for record in sites.records for x in record["troubles"]] == []
         kept = RunFolder(loopback.federation(sites.folder)).load_checkpoint()
         site_of = {sites.number(i): i for i in range(2)}

@@ -135,8 +135,32 @@ def test_a_server_that_is_killed_goes_on_and_ends_as_if_it_had_not_been(name: st
 def test_a_finished_federation_may_go_on_for_more_rounds(tmp_path: Path) -> None:
     home = home_of(lively("fedavg"), tmp_path / "memory")
     federate(FakeGrid(home, NODES), config(tmp_path / "f", "fedavg", rounds=2))
+    ended = records(tmp_path / "f")
     federate(FakeGrid(home, NODES), config(tmp_path / "f", "fedavg", rounds=5))
-    assert [r["round"] for r in records(tmp_path / "f")] == [0, 1, 2, 3, 4, 5]
+    assert records(tmp_path / "f")[:3] == ended  # nothing is lost, and five rounds of training are five
+    assert [bool(r["sampled"]) for r in records(tmp_path / "f")] == [True, True, False, True, True, True, False]
+
+
+@pytest.mark.parametrize("rounds", [2, 1])
+def test_a_finished_federation_that_is_asked_for_no_more_does_nothing(rounds: int, tmp_path: Path) -> None:
+    home = home_of(lively("fedavg"), tmp_path / "memory")
+    federate(FakeGrid(home, NODES), config(tmp_path / "f", "fedavg", rounds=2))
+    ended = records(tmp_path / "f")
+    again = FakeGrid(home, NODES)
+    federate(again, config(tmp_path / "f", "fedavg", rounds=rounds))
+    assert again.asked == []
+    assert records(tmp_path / "f") == ended
+    told = status.read(tmp_path / "f")
+    assert told is not None
+    assert (told["phase"], told["round"]) == ("finished", rounds)
+
+
+def test_a_federation_that_is_to_end_earlier_is_judged_at_once(tmp_path: Path) -> None:
+    home = home_of(lively("fedavg"), tmp_path / "memory")
+    with pytest.raises(GoneError):
+        federate(Killed(home, NODES, at=2), config(tmp_path / "f", "fedavg"))
+    federate(FakeGrid(home, NODES), config(tmp_path / "f", "fedavg", rounds=1))
+    assert [bool(r["sampled"]) for r in records(tmp_path / "f")] == [True, True, False]
 
 
 def test_other_settings_do_not_go_on_with_it(tmp_path: Path) -> None:

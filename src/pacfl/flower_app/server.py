@@ -3,7 +3,7 @@
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -84,9 +84,9 @@ def play(grid: Grid, asked: settings.Federation, run: Run, folder: RunFolder) ->
     backend.remember({"basis": basis} for basis in getattr(state, "bases", {}).values())
     folder.keep_records(start)
     log.info("federation %s: round %d of %d is next", backend.federation, start, run.schedule.rounds)
-    board = status.Board(folder.path, run.schedule.rounds, members, backend, dict(state.cluster_of))
+    board = status.Board(folder.path, run.schedule.rounds, members, backend, dict(state.cluster_of), start)
     look = by_key if asked.identity == "key" else ByPartition()
-    live = Live(run, members, board, lambda: look(grid), asked.minimum_clients, start)
+    live = Live(run, members, board, lambda: look(grid), asked.minimum_clients, folder.records())
     for played in rounds(algorithm, backend, state, live.events(), start):
         kept = _record(played, backend)
         del backend.troubles[:-1]  # they are recorded
@@ -115,20 +115,22 @@ class Live:
     board: status.Board
     look: Callable[[], dict[str, int]]
     minimum: int
-    start: int
+    before: Sequence[Mapping[str, Any]]  # records of the rounds that earlier runs played
 
     def events(self) -> Iterator[Event]:
-        """Every round of the run, and one in which all who are there are judged."""
-        schedule = self.run.schedule
-        for t in range(schedule.rounds + 1):
-            if t < self.start:
-                yield Event()  # was played by an earlier run
-                continue
+        """As many trainings as the run asks for, less those of before, and a round in which all present are judged."""
+        yield from (Event() for _ in self.before)
+        had_ended = bool(self.before) and not self.before[-1]["sampled"]
+        trainings = max(self.run.schedule.rounds - sum(bool(record["sampled"]) for record in self.before), 0)
+        if had_ended and not trainings:
+            return
+        start = len(self.before)
+        for t in range(start, start + trainings + 1):
             waiting = partial(self.board.waiting, t)
             present = wait_for(self.members, self.look, t, self.minimum, waiting)
             joining = tuple(c for c in present if c not in self.board.cluster_of)
             self.board.playing(t)
-            if t < schedule.rounds:
+            if t < start + trainings:
                 yield Event(joining=joining, sampled=self._drawn(t, present))
             else:
                 yield Event(joining=joining, judged=tuple(present), personal=True)
