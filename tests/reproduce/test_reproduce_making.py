@@ -122,6 +122,14 @@ def test_a_rate_at_which_training_diverges_is_never_chosen(digits: Item, tmp_pat
     assert tuned["chosen"]["lr"] < 1
 
 
+def test_a_run_that_diverged_is_kept_as_far_as_it_came(tmp_path: Path) -> None:
+    wild = written(tmp_path / "wild.toml", FILE.replace("epochs = 1", "epochs = 1\nlr = 1e39"))
+    (run,) = trained(wild, request(tmp_path, only=("fedavg",), tune=False))["runs"]
+    assert "accuracy" not in run
+    assert run["diverged"]
+    assert len(run["curve"]["rounds"]) == run["round"]
+
+
 def test_cuts_of_pacfl_share_one_tuning(digits: Item) -> None:
     planned = plan(digits, "four", "paper", ("pacfl",), 1)
     spec = digits.tuned("four", "paper")

@@ -150,6 +150,8 @@ def test_items_that_show_the_runs_of_others_are_made_from_their_exports(tmp_path
     curve = {"rounds": [10, 20], "megabits": [2.0, 4.0], "received": [0.7, 0.76], "last_trained": [0.8, 0.9]}
     never = {**curve, "received": [0.1, 0.2]}
     runs = [run_of("pacfl", 0, curve), run_of("pacfl", 1, {**curve, "rounds": [10, 30]}), run_of("fedavg", 0, never)]
+    runs += [{**run_of("scaffold", 0, curve), "diverged": "in round 20"}]
+    runs += [{**run_of("fednova", 0, never), "diverged": "in round 20"}]
     save({"item": "label-skew-20", "scale": "paper", "missing": {}, "tuning": [], "runs": runs}, tmp_path)
     wanted = item("rounds-to-target")
     made = stored(wanted, tmp_path, "paper")
@@ -159,9 +161,12 @@ def test_items_that_show_the_runs_of_others_are_made_from_their_exports(tmp_path
     assert rows["pacfl"][1:4] == ("12", "25 ± 5", "10 ± 0")  # the target is 75 %
     assert rows["fedavg"][1:3] == ("200", "never")
     assert rows["ifca"][2] == "not run"
+    assert rows["scaffold"][2] == "20, then diverged"
+    assert rows["fednova"][2] == "diverged"
     curves = item("curves")
     shown = kind_of(curves).tables(curves, made)
     assert ("fedavg", "10.00", "20.00", "-", "-") in shown[0].rows
+    assert ("scaffold", "70.00", "76.00", "-", "-") in shown[0].rows  # as far as it came
 
 
 def test_an_item_of_others_that_were_never_exported_has_no_outcome(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def figures(item: Item, outcome: Outcome, folder: Path) -> list[Path]:
 def _columns(outcome: Outcome) -> dict[str, dict[str, Runs]]:
     found: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for run in outcome["runs"]:
-        if "diverged" not in run:
+        if "curve" in run:
             found.setdefault(run["column"], {}).setdefault(run["method"], []).append(run)
     return {column: dict(by_method) for column, by_method in found.items()}
 

@@ -106,16 +106,17 @@ def _run(planned: Planned, runs: Path) -> dict[str, Any] | None:
     run = planned.run
     told = {"column": planned.column, "method": planned.method, "seed": run.seed, "hash": run.hash}
     settings = {"algorithm": dict(run.algorithm), "learning": asdict(run.learning)}
-    if "diverged" in result:
-        return {**told, **settings, "diverged": result["diverged"], "round": result["round"]}
     folder = RunFolder(runs / run.hash)
+    way = {"curve": curve(folder.records())}
+    if "diverged" in result:
+        return {**told, **settings, "diverged": result["diverged"], "round": result["round"], **way}
     kept = ("clusters", "ari", "accuracy", "bytes_down", "bytes_up", "seconds")
     return {
         **told,
         **settings,
         **{key: _rounded(result[key]) for key in kept},
         **({"newcomers": _rounded(result["newcomers"]["accuracy"])} if "newcomers" in result else {}),
-        "curve": curve(folder.records()),
+        **way,
         **_threshold(folder),
         **_samples(folder),
     }

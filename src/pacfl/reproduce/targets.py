@@ -53,12 +53,13 @@ def _table(item: Item, outcome: Outcome, column: str, values: Mapping[str, Any],
 
 
 def _cell(runs: Runs, protocol: str, target: float, unit: Unit) -> str:
-    found = [None if "diverged" in run else reached(run["curve"], protocol, target, unit) for run in runs]
+    found = [reached(run["curve"], protocol, target, unit) if "curve" in run else None for run in runs]
     there = [at for at in found if at is not None]
     if not there:
-        return "never"
+        return "diverged" if all("diverged" in run for run in runs) else "never"
     few = f" ({len(there)} of {len(found)})" if len(there) < len(found) else ""
-    return over_seeds(there, 0 if unit == "rounds" else 2) + few
+    lost = any(at is not None and "diverged" in run for at, run in zip(found, runs, strict=True))
+    return over_seeds(there, 0 if unit == "rounds" else 2) + few + (", then diverged" if lost else "")
 
 
 def _notes(unit: Unit, runs: Runs, lacking: str | None) -> tuple[str, ...]:
