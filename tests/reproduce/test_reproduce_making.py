@@ -213,6 +213,17 @@ def test_a_sweep_of_cuts_goes_from_all_apart_to_one_and_marks_the_automatic_one(
     assert path.read_text().startswith("<?xml")
 
 
+@pytest.mark.parametrize("automatic", [True, False])
+def test_what_the_automatic_threshold_found_stands_below_the_table(automatic: bool, tmp_path: Path) -> None:
+    text = FILE.replace("clusters = [1, 4]\n", "") if automatic else FILE
+    groups = written(tmp_path / "groups.toml", text)
+    made = trained(groups, request(tmp_path, only=("pacfl",)))
+    findings = {run["grouping"]["finding"] for run in made["runs"]}
+    notes = kind_of(groups).tables(groups, made)[0].notes
+    told = [note for note in notes if note.startswith("Finding of the automatic threshold")]
+    assert told == ([f"Finding of the automatic threshold: {findings.pop()}."] if automatic else [])
+
+
 def test_the_rows_of_a_missing_column_keep_the_published_values(digits: Item, tmp_path: Path) -> None:
     published = tmp_path / "published"
     published.mkdir()

@@ -179,11 +179,13 @@ def test_the_page_has_every_item_and_says_which_were_not_run(tmp_path: Path) -> 
     made = kind_of(divergences).make(divergences, Request())
     save({**made, "scale": "paper"}, tmp_path / "results")
     (tmp_path / "results" / "mix4.md").write_text("What it means.\n", encoding="utf-8")
+    (tmp_path / "results" / "summary.md").write_text("In short.\n", encoding="utf-8")
     write_page(tmp_path / "docs" / "results.md", tmp_path / "results")
     page = (tmp_path / "docs" / "results.md").read_text(encoding="utf-8")
     assert page.count("\n## ") == 14
     assert page.count("Not run yet.") == 13
     assert "What it means.\n" in page
+    assert page.index("In short.\n") < page.index("\n## 1. ")
     assert markdown(kind_of(divergences).tables(divergences, made)[0]) in page
 
 

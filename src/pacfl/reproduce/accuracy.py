@@ -23,6 +23,7 @@ from pacfl.reproduce.tables import (
     settings,
 )
 
+GIVEN: Final = "given"  # the finding of a cut that was told
 NEWCOMERS: Final = ("received", "fine_tuned", "personal")
 GLOBAL: Final = ("fedavg", "fedprox", "fednova", "scaffold")  # judged by the global model in the published code
 
@@ -84,6 +85,7 @@ def _notes(
         "Accuracy in %, mean over clients, then mean ± deviation over seeds. The paper does not state its protocol.",
         *_samples(by_method),
         _variant(by_method),
+        *_findings(by_method),
         *(leaders(by_method, p) for p in protocols),
     ]
     if outcome["scale"] == "quick":
@@ -113,6 +115,13 @@ def _variant(by_method: Mapping[str, Runs]) -> str:
     ways = {f"`{cut['measure']}` angles between whole raw data, `{cut['linkage']}` linkage" for cut in cuts}
     pacfl = f" PACFL by {'; '.join(sorted(ways))}." if ways else ""
     return f"Variant: every method after its own paper, not after the published code.{pacfl}"
+
+
+def _findings(by_method: Mapping[str, Runs]) -> list[str]:
+    """What the automatic threshold found: whether there are groups at all stands beside what they were good for."""
+    cuts = [run["grouping"]["finding"] for runs in by_method.values() for run in runs if "grouping" in run]
+    found = sorted({finding for finding in cuts if finding != GIVEN})
+    return [f"Finding of the automatic threshold: {', '.join(found)}."] if found else []
 
 
 def _distances(by_method: Mapping[str, Runs], published: Mapping[str, str], protocols: tuple[str, ...]) -> list[str]:

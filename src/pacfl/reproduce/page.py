@@ -1,6 +1,7 @@
 """One page of Markdown with the outcomes that were exported: made again by one command, never edited by hand.
 
-What people have to say of an item stands in NAME.md beside its outcome, and is taken over.
+What people have to say of an item stands in NAME.md beside its outcome, and of all of them in summary.md; both are
+taken over.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,8 @@ Every run is named by the first characters of the hash of all its settings.
 
 def write_page(path: Path, source: Path) -> None:
     """Write the page, and its pictures into a folder beside it."""
-    parts = [HEAD.format(page=path, source=source), *(part for item in items() for part in _parts(item, source, path))]
+    head = [HEAD.format(page=path, source=source), *_prose(source, "summary")]
+    parts = [*head, *(part for item in items() for part in _parts(item, source, path))]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "\n".join(parts).encode())
 
@@ -38,9 +40,7 @@ def _parts(item: Item, source: Path, page: Path) -> Iterator[str]:
     outcome = stored(item, source, "paper")
     yield f"## {item.number}. {item.title} ({item.paper})\n"
     yield f"`pacfl reproduce {item.name} --scale paper`\n"
-    prose = source / f"{item.name}.md"
-    if prose.exists():
-        yield prose.read_text(encoding="utf-8")
+    yield from _prose(source, item.name)
     if outcome is None:
         yield "Not run yet.\n"
         return
@@ -50,3 +50,9 @@ def _parts(item: Item, source: Path, page: Path) -> Iterator[str]:
     pictures = page.parent / page.stem
     for picture in kind.figures(item, outcome, pictures):
         yield f"![{item.title}]({picture.relative_to(page.parent)})\n"
+
+
+def _prose(source: Path, name: str) -> Iterator[str]:
+    path = source / f"{name}.md"
+    if path.exists():
+        yield path.read_text(encoding="utf-8")
