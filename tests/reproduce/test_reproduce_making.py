@@ -123,11 +123,17 @@ def test_a_rate_at_which_training_diverges_is_never_chosen(digits: Item, tmp_pat
 
 
 def test_a_run_that_diverged_is_kept_as_far_as_it_came(tmp_path: Path) -> None:
-    wild = written(tmp_path / "wild.toml", FILE.replace("epochs = 1", "epochs = 1\nlr = 1e39"))
-    (run,) = trained(wild, request(tmp_path, only=("fedavg",), tune=False))["runs"]
+    judged = written(tmp_path / "judged.toml", FILE.replace("rounds = 2", "rounds = 2\nevaluate-every = 1"))
+    (whole,) = trained(judged, request(tmp_path, only=("fedavg",)))["runs"]
+    folder = tmp_path / "runs" / whole["hash"]
+    (folder / "result.json").unlink()
+    told = {"hash": whole["hash"], "seed": 0, "diverged": "client 3 diverged in round 2", "round": 2}
+    (folder / "diverged.json").write_text(json.dumps(told), encoding="utf-8")
+    (run,) = trained(judged, request(tmp_path, only=("fedavg",), play=False))["runs"]
+    assert run["diverged"] == "client 3 diverged in round 2"
     assert "accuracy" not in run
-    assert run["diverged"]
-    assert len(run["curve"]["rounds"]) == run["round"]
+    assert run["curve"] == whole["curve"]
+    assert run["curve"]["rounds"] == [1, 2]
 
 
 def test_cuts_of_pacfl_share_one_tuning(digits: Item) -> None:

@@ -1,7 +1,7 @@
 """Final accuracies beside the paper's: label skew, Dirichlet, MIX-4, and newcomers."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 
@@ -22,8 +22,8 @@ from pacfl.reproduce.tables import (
     percent,
     settings,
 )
+from pacfl.subspace.threshold import Finding
 
-GIVEN: Final = "given"  # the finding of a cut that was told
 NEWCOMERS: Final = ("received", "fine_tuned", "personal")
 GLOBAL: Final = ("fedavg", "fedprox", "fednova", "scaffold")  # judged by the global model in the published code
 
@@ -120,7 +120,7 @@ def _variant(by_method: Mapping[str, Runs]) -> str:
 def _findings(by_method: Mapping[str, Runs]) -> list[str]:
     """What the automatic threshold found: whether there are groups at all stands beside what they were good for."""
     cuts = [run["grouping"]["finding"] for runs in by_method.values() for run in runs if "grouping" in run]
-    found = sorted({finding for finding in cuts if finding != GIVEN})
+    found = sorted({finding for finding in cuts if finding in get_args(Finding)})
     return [f"Finding of the automatic threshold: {', '.join(found)}."] if found else []
 
 
