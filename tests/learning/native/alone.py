@@ -5,15 +5,28 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
+import torch
 from numpy.typing import NDArray
 
 from pacfl.learning.native.compiling import Machine
 from pacfl.learning.native.emit import Function, Module
 from pacfl.learning.native.plan import Map
-from pacfl.learning.native.target import Target
+from pacfl.learning.native.target import AVX2, SSE, Target, machine
 
 Array = NDArray[Any]
 GUARD = 64  # numbers behind an array that kernels may read and must not change
+
+TARGETS = [SSE] + ([AVX2] if machine().lanes >= AVX2.lanes else []) + ([machine()] if machine().lanes > 8 else [])
+targets = pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.lanes} lanes")
+
+
+def drawn(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def tensor(x: Array, grad: bool = False) -> torch.Tensor:
+    return torch.tensor(np.array(x, dtype=np.float32), requires_grad=grad)
 
 
 def call(target: Target, write: Callable[[Module], Function], *arguments: Array | int | float) -> None:
