@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_federation import LEARNING, NAMES, SEED, arrays_in, lively, model, played, pool, same, side
 
 from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.local import local
@@ -16,6 +15,7 @@ from pacfl.federation.message import Message
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Event, Schedule, events
 from pacfl.learning.task import Learning
+from tests.small_federation import LEARNING, NAMES, SEED, arrays_in, lively, model, played, pool, same, side
 
 CLIENTS = range(6)
 every = pytest.mark.parametrize("name", NAMES)

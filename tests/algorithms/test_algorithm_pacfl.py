@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_federation import model, played, pool, same, side
 
 from pacfl.algorithms import PACFL, FedAvg
 from pacfl.federation.algorithm import Upload
@@ -15,6 +14,7 @@ from pacfl.federation.clustering import PACFLState
 from pacfl.federation.message import Message
 from pacfl.federation.schedule import Schedule, events
 from pacfl.subspace import LINKAGES, MEASURES, Linkage, Measure, adjusted_rand_index, agglomerate, proximity, signature
+from tests.small_federation import model, played, pool, same, side
 
 DOMAINS = ("upright", "turned", "negative")
 SIZES = (60, 70, 80, 90)

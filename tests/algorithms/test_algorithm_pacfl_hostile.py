@@ -5,12 +5,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-from small_federation import model, pool, side
 
 from pacfl.algorithms import PACFL
 from pacfl.federation.message import Message
 from pacfl.subspace import Linkage, adjusted_rand_index, principal_angles
 from studies.hostile import between
+from tests.small_federation import model, pool, side
 
 CLIENTS = pool(("upright", "turned", "negative"), (60, 70, 80, 90))
 TRUTH = np.repeat(np.arange(3), 4)

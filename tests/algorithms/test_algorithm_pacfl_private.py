@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from small_federation import model, pool, same, side
 
 from pacfl.algorithms import PACFL, build
 from pacfl.privacy import private_signature, seeded
 from pacfl.subspace import adjusted_rand_index
+from tests.small_federation import model, pool, same, side
 
 # Clients 0..3 see digits upright, 4..7 negative
 CLIENTS = pool(("upright", "negative"), (300, 310, 320, 330))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_federation import LEARNING, NAMES, SEED, lively, model, pool, same
 
 from pacfl.experiment.checkpoint import ARRAYS, LISTS
 from pacfl.experiment.codec import KINDS, decode, encode
@@ -16,6 +15,7 @@ from pacfl.experiment.store import RunFolder, StoreError, all_folders, folder_of
 from pacfl.federation.local import local
 from pacfl.federation.rounds import rounds
 from pacfl.federation.schedule import Schedule, events
+from tests.small_federation import LEARNING, NAMES, SEED, lively, model, pool, same
 
 # Values
 

@@ -3,7 +3,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same, side
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from pacfl.algorithms import FedAvg, FedAvgFT, FedProx, LGFedAvg, Solo
@@ -16,6 +15,7 @@ from pacfl.federation.schedule import Schedule, events
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Vector
 from pacfl.learning.task import Diverged, Learning, Samples, Task
+from tests.small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same, side
 
 ONE_ROUND = Schedule(rounds=1, sample=1.0)
 CLIENTS = range(6)

@@ -3,12 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from small_federation import model, played, same, side
 
 from pacfl.algorithms import PACFL, FedAvg, build
 from pacfl.federation.algorithm import State, Upload, cluster_mean
 from pacfl.federation.robust import AGGREGATIONS, Aggregation, cluster_centres, norm_clipped, trimmed_mean
 from pacfl.federation.schedule import Schedule
+from tests.small_federation import model, played, same, side
 
 D = 4
 MODELS = np.zeros((2, D), dtype=np.float32)

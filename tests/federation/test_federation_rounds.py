@@ -3,7 +3,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_federation import LEARNING, NAMES, SEED, arrays_in, lively, model, played, pool, same
 
 from pacfl.algorithms import FedAvg
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, mean, shares
@@ -11,6 +10,7 @@ from pacfl.federation.local import Local, local
 from pacfl.federation.message import ClientId, Message, nbytes
 from pacfl.federation.rounds import Round, Scores, rounds
 from pacfl.federation.schedule import Event, Schedule, events
+from tests.small_federation import LEARNING, NAMES, SEED, arrays_in, lively, model, played, pool, same
 
 CHURN = Schedule(
     rounds=5,

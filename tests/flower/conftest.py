@@ -1,10 +1,6 @@
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1]))  # the small federation lies beside the folders of tests
 
 import pacfl.flower_app  # noqa: F401 - says before anything of Flower is imported that nothing is reported
 

@@ -5,12 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from flwr.app import Context, Message, RecordDict
-from small_federation import LEARNING, SEED, model, pool
 
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import ClientSide
 from pacfl.flower_app.answering import Home, answer
 from pacfl.learning.eager import Eager
+from tests.small_federation import LEARNING, SEED, model, pool
 
 Tamper = Callable[[str, RecordDict], RecordDict | None]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_grid import FakeGrid
 from flwr.app import Context, RecordDict
 
 from pacfl.experiment.store import RunFolder
 from pacfl.flower_app.server import federate
 from pacfl.flower_app.site import home
+from tests.flower.fake_grid import FakeGrid
 
 pytestmark = pytest.mark.usefixtures("identity")
 

@@ -8,14 +8,14 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from fake_grid import FakeGrid, Tamper, home_of
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-from small_federation import NAMES, SEED, lively, model, played, pool, same
 
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.flower import Flower
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, events
+from tests.flower.fake_grid import FakeGrid, Tamper, home_of
+from tests.small_federation import NAMES, SEED, lively, model, played, pool, same
 
 pytestmark = pytest.mark.usefixtures("identity")
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_grid import FakeGrid, home_of
-from small_federation import lively, same
 from test_flower_server import GoneError, config, records, state_of
 from test_flower_server import Killed as KilledInRound
 
@@ -16,7 +14,9 @@ from pacfl.experiment.checkpoint import LISTS
 from pacfl.federation.client_memory import ClientMemory
 from pacfl.flower_app import server
 from pacfl.flower_app.server import federate
+from tests.flower.fake_grid import FakeGrid, home_of
 from tests.reliability.faults import Disk, Killed, faulty
+from tests.small_federation import lively, same
 
 pytestmark = pytest.mark.usefixtures("identity")
 

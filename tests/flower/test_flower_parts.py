@@ -8,10 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_grid import FakeGrid, home_of
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
-from small_federation import NAMES, SEED, lively, model, pool, same
 
 import pacfl
 from pacfl.experiment.settings import ConfigError
@@ -24,6 +22,8 @@ from pacfl.federation.rounds import Score, rounds
 from pacfl.federation.schedule import Schedule, events
 from pacfl.flower_app import settings, warm
 from pacfl.flower_app.site import Site
+from tests.flower.fake_grid import FakeGrid, home_of
+from tests.small_federation import NAMES, SEED, lively, model, pool, same
 
 # Settings
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_grid import FakeGrid, home_of
 from flwr.app import Context, Message, RecordDict
-from small_federation import LIVELY, SEED, lively, same
 
 from pacfl.experiment.store import RunFolder
 from pacfl.federation.kinds import SIGNATURE, TRAIN
 from pacfl.flower_app import members, status
 from pacfl.flower_app.server import OtherFederationError, federate
+from tests.flower.fake_grid import FakeGrid, home_of
+from tests.small_federation import LIVELY, SEED, lively, same
 
 pytestmark = pytest.mark.usefixtures("identity")
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same
 from typer.testing import CliRunner
 
 import pacfl
@@ -21,6 +20,7 @@ from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, events
 from pacfl.flower_app.simulation import Simulated, Simulation, simulation
 from pacfl.learning.task import Learning
+from tests.small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same
 
 pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'pacfl[flower]'")
 

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_grid import home_of
 from flwr.app import Context, RecordDict
-from small_federation import lively, same
 
 from pacfl.algorithms import build
 from pacfl.federation import wire
@@ -16,6 +14,8 @@ from pacfl.federation.message import Message
 from pacfl.federation.private import promised
 from pacfl.flower_app.answering import TOLD, answer
 from pacfl.flower_app.told import BudgetError, Told
+from tests.flower.fake_grid import home_of
+from tests.small_federation import lively, same
 
 PRIVATE = {"name": "pacfl", "signature_epsilon": 2.0}
 

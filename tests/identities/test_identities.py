@@ -4,13 +4,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from small_federation import NAMES, lively, model, played, pool, same
 
 from pacfl.algorithms import CFL, IFCA, PACFL, FedAvg, FedAvgFT, FedNova, FedProx, LGFedAvg, PerFedAvg, Scaffold, Solo
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.rounds import Round
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.task import Learning
+from tests.small_federation import NAMES, lively, model, played, pool, same
 
 SAMPLED = Schedule(rounds=4, sample=0.5, evaluate_every=1, personal_every=2, loss=0.2)
 EVERYBODY = Schedule(rounds=3, sample=1.0, evaluate_every=1, personal_every=1)

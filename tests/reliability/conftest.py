@@ -1,10 +1,6 @@
 import os
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1]))  # the small federation lies beside the folders of tests
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_federation import LEARNING, NAMES, SEED, lively, model, pool, same, side
 
 from pacfl.experiment.run import play
 from pacfl.experiment.store import folder_of
@@ -16,6 +15,7 @@ from pacfl.federation.local import Local, local
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, events
 from studies import long_run
+from tests.small_federation import LEARNING, NAMES, SEED, lively, model, pool, same, side
 
 # Files and memory
 

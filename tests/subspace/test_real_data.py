@@ -1,15 +1,11 @@
 """The promises about real data, on one seed of a few federations; `python -m studies.threshold` has them all."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.linalg import subspace_angles
 
 from pacfl.subspace import SignatureStream, signature
 
-sys.path.append(str(Path(__file__).parents[2]))  # the studies lie beside the tests and are not installed
 scenarios = pytest.importorskip("studies.scenarios", reason="the studies are not part of a source distribution")
 study = pytest.importorskip("studies.threshold")
 
