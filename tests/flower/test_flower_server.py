@@ -141,6 +141,16 @@ def test_a_finished_federation_may_go_on_for_more_rounds(tmp_path: Path) -> None
     assert [bool(r["sampled"]) for r in records(tmp_path / "f")] == [True, True, False, True, True, True, False]
 
 
+def test_the_status_counts_rounds_of_training_and_not_the_end_that_was_gone_beyond(tmp_path: Path) -> None:
+    home = home_of(lively("fedavg"), tmp_path / "memory")
+    federate(FakeGrid(home, NODES), config(tmp_path / "f", "fedavg", rounds=2))
+    with pytest.raises(GoneError):
+        federate(Killed(home, NODES, at=4), config(tmp_path / "f", "fedavg", rounds=5))
+    told = status.read(tmp_path / "f")  # kept are 0 and 1, the judgement 2, and 3; the server was killed in 4
+    assert told is not None
+    assert (told["round"], told["rounds"]) == (3, 5)
+
+
 @pytest.mark.parametrize("rounds", [2, 1])
 def test_a_finished_federation_that_is_asked_for_no_more_does_nothing(rounds: int, tmp_path: Path) -> None:
     home = home_of(lively("fedavg"), tmp_path / "memory")

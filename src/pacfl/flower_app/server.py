@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +83,11 @@ def play(grid: Grid, asked: settings.Federation, run: Run, folder: RunFolder) ->
     backend.remember({"basis": basis} for basis in getattr(state, "bases", {}).values())
     folder.keep_records(start)
     log.info("federation %s: round %d of %d is next", backend.federation, start, run.schedule.rounds)
-    board = status.Board(folder.path, run.schedule.rounds, members, backend, dict(state.cluster_of), start)
+    records = folder.records()
+    clusters, trained = dict(state.cluster_of), sum(bool(record["sampled"]) for record in records)
+    board = status.Board(folder.path, run.schedule.rounds, members, backend, clusters, trained)
     look = by_key if asked.identity == "key" else ByPartition()
-    live = Live(run, members, board, lambda: look(grid), asked.minimum_clients, folder.records())
+    live = Live(run, members, board, lambda: look(grid), asked.minimum_clients, records)
     for played in rounds(algorithm, backend, state, live.events(), start):
         kept = _record(played, backend)
         del backend.troubles[:-1]  # they are recorded
@@ -102,7 +103,7 @@ def play(grid: Grid, asked: settings.Federation, run: Run, folder: RunFolder) ->
         )
         backend.safe = played.t  # this checkpoint may turn out to be damaged, and then the one before counts
         members.introduced(played.t, set(played.event.joining), set(played.state.cluster_of))
-        board.played(played.t + 1, dict(played.state.cluster_of), kept)
+        board.played(played.t, dict(played.state.cluster_of), kept)
     board.finished()
 
 
@@ -121,15 +122,14 @@ class Live:
         """As many trainings as the run asks for, less those of before, and a round in which all present are judged."""
         yield from (Event() for _ in self.before)
         had_ended = bool(self.before) and not self.before[-1]["sampled"]
-        trainings = max(self.run.schedule.rounds - sum(bool(record["sampled"]) for record in self.before), 0)
+        trainings = max(self.run.schedule.rounds - self.board.trained, 0)
         if had_ended and not trainings:
             return
         start = len(self.before)
         for t in range(start, start + trainings + 1):
-            waiting = partial(self.board.waiting, t)
-            present = wait_for(self.members, self.look, t, self.minimum, waiting)
+            present = wait_for(self.members, self.look, t, self.minimum, self.board.waiting)
             joining = tuple(c for c in present if c not in self.board.cluster_of)
-            self.board.playing(t)
+            self.board.playing()
             if t < start + trainings:
                 yield Event(joining=joining, sampled=self._drawn(t, present))
             else:

@@ -26,34 +26,34 @@ class Board:
     members: Members
     backend: Flower
     cluster_of: dict[ClientId, int]
-    round: int = 0
+    trained: int = 0  # rounds of training that are kept; judging everybody at an end is none
     accuracy: float | None = None
 
-    def waiting(self, t: int) -> None:
+    def waiting(self) -> None:
         """Too few are there."""
-        self._write("waiting for clients", t)
+        self._write("waiting for clients")
 
-    def playing(self, t: int) -> None:
+    def playing(self) -> None:
         """A round begins."""
-        self._write("playing", t)
+        self._write("playing")
 
     def played(self, t: int, cluster_of: dict[ClientId, int], kept: Mapping[str, Any]) -> None:
         """A round has ended and is kept."""
         for client in sorted(cluster_of.keys() - self.cluster_of.keys()):
-            log.info("round %d client %d: joined, in cluster %d", t - 1, client, cluster_of[client])
+            log.info("round %d client %d: joined, in cluster %d", t, client, cluster_of[client])
         self.cluster_of = cluster_of
         received = kept.get("accuracy", {}).get("received")
         self.accuracy = received["mean"] if received else self.accuracy
-        log.info("round %d: done, %d clusters, accuracy %s", t - 1, kept["clusters"], self.accuracy)
-        self._write("playing", t)
+        log.info("round %d: done, %d clusters, accuracy %s", t, kept["clusters"], self.accuracy)
+        self.trained += bool(kept["sampled"])
+        self._write("playing")
 
     def finished(self) -> None:
         """All rounds are played."""
         log.info("finished")
-        self._write("finished", self.round)
+        self._write("finished")
 
-    def _write(self, phase: str, t: int) -> None:
-        self.round = t
+    def _write(self, phase: str) -> None:
         last = self.backend.troubles[-1] if self.backend.troubles else None
         clients = {
             str(c): {"identity": identity, "cluster": self.cluster_of.get(c), "alive": c in self.members.nodes}
@@ -63,7 +63,7 @@ class Board:
             self.folder,
             {
                 "phase": phase,
-                "round": min(t, self.n_rounds),
+                "round": min(self.trained, self.n_rounds),
                 "rounds": self.n_rounds,
                 "deadline": self.backend.deadline,
                 "accuracy": self.accuracy,
