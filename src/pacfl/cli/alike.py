@@ -8,35 +8,29 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.markup import escape
-from rich.table import Table
 
 from pacfl.alike import demo as digits
 from pacfl.alike import federation as federations
 from pacfl.alike import figures, sigfile, signing
 from pacfl.alike.federation import Federation
-from pacfl.alike.reading import DataError, Preprocess, Reading
+from pacfl.alike.reading import DataError, Reading
 from pacfl.alike.sigfile import SignatureFile
+from pacfl.cli.alike_display import print_contents, print_federation
+from pacfl.cli.alike_options import (
+    ArrayName,
+    Drop,
+    Grey,
+    PerClass,
+    Prepare,
+    Rank,
+    Resize,
+    degrees_of,
+    reading,
+    reading_as,
+)
 from pacfl.cli.console import AsJson, app, err, out, progress_bar
 from pacfl.files import locked
 from pacfl.subspace import Bridge, Linkage, Measure, group, proximity
-
-Rank = Annotated[int, typer.Option(min=1, help="Directions in the signature.")]
-PerClass = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LABELS",
-        help="Decompose every class on its own. Where the labels are: an array of the .npz, a column, "
-        "a .npy file, or 'folders' for images.",
-    ),
-]
-Prepare = Annotated[
-    Preprocess,
-    typer.Option(help="raw: as it is. normalise: mean 0 and deviation 1 per channel. unit: samples of length 1."),
-]
-ArrayName = Annotated[str | None, typer.Option("--array", help="Which array of an .npz holds the samples.")]
-Drop = Annotated[list[str] | None, typer.Option(help="A column that is no feature. May be repeated.")]
-Resize = Annotated[str | None, typer.Option(metavar="WxH", help="Bring images to this size.")]
-Grey = Annotated[bool, typer.Option("--grey", help="Read images without colour.")]
 
 
 @app.command()
@@ -59,7 +53,7 @@ def sign(
     as_json: AsJson = False,
 ) -> None:
     """Make the signature of your data, at home: the one small file that you share."""
-    how = _reading(array, per_class, drop, resize, grey, preprocess)
+    how = reading(array, per_class, drop, resize, grey, preprocess)
     if output.suffix != ".sig":
         raise DataError(f"{output}: a signature file is named NAME.sig, and NAME is what others will know you by")
     if epsilon is None and delta is not None:
@@ -72,7 +66,7 @@ def sign(
     if as_json:
         out.print_json(json.dumps({"file": str(output), "bytes": size, **signature.contents()}))
         return
-    _print_contents(signature, f"{output} ({size:,} bytes)")
+    print_contents(signature, f"{output} ({size:,} bytes)")
     if signature.basis.shape[1] < rank:
         err.print(f"note: {rank} directions were asked for, the data have {signature.basis.shape[1]}")
 
@@ -84,7 +78,7 @@ def inspect(file: Annotated[Path, typer.Argument(help="A signature file.")], as_
     if as_json:
         out.print_json(json.dumps({"file": str(file), **signature.contents()}))
     else:
-        _print_contents(signature, str(file))
+        print_contents(signature, str(file))
 
 
 @app.command()
@@ -109,8 +103,8 @@ def cluster(
     as_json: AsJson = False,
 ) -> None:
     """Find out who is alike, and why one may think so."""
-    how = _reading(array, per_class, drop, resize, grey, preprocess)
-    degrees = _degrees(threshold)
+    how = reading(array, per_class, drop, resize, grey, preprocess)
+    degrees = degrees_of(threshold)
     if degrees is not None and clusters is not None:
         raise DataError("give either --threshold or --clusters, not both")
     clients = _open_clients(files, rank, how)
@@ -126,7 +120,7 @@ def cluster(
         with locked(output):
             federations.save(federation, output)
             _draw(federation, output, pictures)
-    _report(federation, output, as_json)
+    print_federation(federation, output, as_json)
 
 
 @app.command()
@@ -143,7 +137,7 @@ def join(
         raise DataError(f"{folder}: there is no such folder; make one with 'pacfl cluster ... -o {folder}'")
     with locked(folder):
         before = federations.load(folder)
-        newcomers = _open_clients(files, before.how["rank"], _reading_as(before, array, drop))
+        newcomers = _open_clients(files, before.how["rank"], reading_as(before, array, drop))
         _check_made_as(before, newcomers)
         after, bridges = federations.joined(before, newcomers)
         federations.save(after, folder)
@@ -210,78 +204,11 @@ def _usual_measure(clients: dict[str, SignatureFile]) -> Measure:
     return "sum" if 2 * directions > features else "smallest"
 
 
-def _report(federation: Federation, folder: Path | None, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(federation.summary()))
-        return
-    grouping = federation.grouping
-    table = Table(title=f"{len(federation.clusters())} clusters of {len(federation.names)} clients")
-    for heading in ("cluster", "clients", "angle inside", "to the nearest other", "who"):
-        table.add_column(heading, justify="left" if heading == "who" else "right")
-    rows = zip(federation.clusters(), federations.widths(federation), strict=True)
-    for k, (names, (inside, outside)) in enumerate(rows):
-        who = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        outer = "-" if outside is None else f"{outside:.2f}°"
-        table.add_row(str(k), str(len(names)), f"{inside:.2f}°", outer, escape(who))
-    out.print(table)
-    out.print(
-        f"Threshold {grouping.threshold:.4g}° on {grouping.measure} angles, {grouping.linkage} linkage"
-        + ("" if grouping.unit is None else f"; noise of a typical client {grouping.unit:.3g}°"),
-        highlight=False,
-    )
-    out.print(grouping.evidence["reasons"], highlight=False)
-    if folder is not None:
-        out.print(f"Kept in {escape(str(folder))}", highlight=False)
-
-
-def _print_contents(signature: SignatureFile, title: str) -> None:
-    contents = signature.contents()
-    own = contents.pop("self_angles")
-    privacy = contents.pop("privacy")
-    if privacy is not None:
-        contents["samples"] = "not told"
-        contents |= {"private": f"epsilon {privacy['epsilon']:g}, delta {privacy['delta']:g} for each sample"}
-        contents["reduced by"] = privacy["reduction"]
-    table = Table(title=escape(title), show_header=False)
-    table.add_row("basis", f"{contents.pop('features')} features by {contents.pop('directions')} directions, float32")
-    for key, value in contents.items():
-        table.add_row(key.replace("_", " "), escape(str(value)))
-    for measure, angles in own.items():
-        floor = (
-            f"{np.sqrt(np.mean(np.square(angles))):.3g}° over {len(angles)} comparisons"
-            if angles
-            else "none: too few samples"
-        )
-        table.add_row(f"noise floor, {measure}", floor)
-    out.print(table)
-    out.print("This is all the file says. No sample and no label is in it.", highlight=False)
-
-
 def _draw(federation: Federation, folder: Path, kind: figures.Picture) -> None:
     try:
         figures.draw(federation, folder, kind)
     except figures.FiguresError as error:
         err.print(f"note: {escape(str(error))}")
-
-
-def _reading(
-    array: str | None,
-    per_class: str | None,
-    drop: list[str] | None,
-    resize: str | None,
-    grey: bool,
-    preprocess: Preprocess,
-) -> Reading:
-    return Reading(array, per_class, tuple(drop or ()), _size(resize), grey, preprocess)
-
-
-def _reading_as(federation: Federation, array: str | None, drop: list[str] | None) -> Reading:
-    """How newcomers' data are read: as the federation's were, as far as that is told."""
-    if federation.how["per_class"]:
-        return Reading(array=array, drop=tuple(drop or ()))
-    *steps, preprocess = federation.how["preprocess"].split(", ")
-    resize = next((step.removeprefix("resize ") for step in steps if step.startswith("resize ")), None)
-    return Reading(array, None, tuple(drop or ()), _size(resize), "grey" in steps, preprocess)
 
 
 def _check_made_as(federation: Federation, newcomers: dict[str, SignatureFile]) -> None:
@@ -310,24 +237,3 @@ def _check_output_folder(folder: Path) -> None:
 
 def _suggestion(bridge: Bridge, names: list[str]) -> dict[str, Any]:
     return {"client": names[bridge.newcomer], "clusters": bridge.clusters, "distances": bridge.distances}
-
-
-def _degrees(text: str) -> float | None:
-    if text == "auto":
-        return None
-    try:
-        degrees = float(text)
-    except ValueError:
-        degrees = -1.0
-    if not 0 <= degrees < float("inf"):
-        raise DataError(f"--threshold must be 'auto' or a number of degrees, got {text!r}")
-    return degrees
-
-
-def _size(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    width, cross, height = text.lower().partition("x")
-    if not (cross and width.isdecimal() and height.isdecimal() and int(width) and int(height)):
-        raise DataError(f"--resize must be WIDTHxHEIGHT such as 32x32, got {text!r}")
-    return int(width), int(height)
