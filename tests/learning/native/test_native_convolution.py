@@ -55,6 +55,11 @@ STAGES = {
 }
 stages = pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 BY_ROWS = {key: stage for key, stage in STAGES.items() if stage.stride[1] == 1}
+POOLED_BY_ROWS = {key: stage for key, stage in BY_ROWS.items() if stage.pool.stride[1] <= 2}
+FORMS = {f"{key} by channels": (stage, False) for key, stage in STAGES.items()} | {
+    f"{key} by rows": (stage, True) for key, stage in POOLED_BY_ROWS.items()
+}
+forms = pytest.mark.parametrize(("stage", "by_rows"), FORMS.values(), ids=FORMS)
 
 
 class Layer:
@@ -151,12 +156,9 @@ def ordered(routes: Array, stage: Convolve, target: Target, by_rows: bool) -> Ar
 
 
 @targets
-@stages
-@pytest.mark.parametrize("by_rows", [False, True], ids=["by channels", "by rows"])
+@forms
 def test_pooling_and_its_routes(stage: Convolve, target: Target, by_rows: bool) -> None:
     """A route is where the window begins in the source that gave the largest: torch tells which that was."""
-    if by_rows and (stage not in BY_ROWS.values() or stage.pool.stride[1] > 2):
-        pytest.skip("has no form by rows")
     layer = Layer(stage, target)
     before = torch.tensor(layer.before())[None]
     result, routes = routes_of(layer, by_rows)
@@ -197,11 +199,8 @@ def gradients(layer: Layer, given: Array) -> tuple[Array, Array, Array]:
 
 
 @targets
-@stages
-@pytest.mark.parametrize("by_rows", [False, True], ids=["by channels", "by rows"])
+@forms
 def test_gradients_of_a_convolution(stage: Convolve, target: Target, by_rows: bool) -> None:
-    if by_rows and (stage not in BY_ROWS.values() or stage.pool.stride[1] > 2):
-        pytest.skip("has no form by rows")
     layer = Layer(stage, target)
     _, routes = routes_of(layer, by_rows)
     given = drawn(stage.result.channels, stage.result.height, stage.result.width, seed=4)
