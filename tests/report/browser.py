@@ -1,0 +1,52 @@
+"""A page in a browser: what hands and eyes do there."""
+
+import base64
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Open = Callable[[Path], Any]
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"never came: {what}")
+
+
+def drawn(page: Any, figure: str) -> None:
+    """Bring a figure into sight and wait until it is there."""
+    box = f"document.querySelector('[data-figure=\"{figure}\"] .drawing')"
+    page.execute_script(f"{box}.scrollIntoView({{block: 'center'}})")
+    until(lambda: page.execute_script(f"return !!{box}.querySelector('svg, canvas')"), figure)
+
+
+def slide(page: Any, beta: float) -> int:
+    """Move the slider as a hand does; how many clusters the page then counts."""
+    page.execute_script(
+        "const s = document.getElementById('beta'); s.value = arguments[0]; s.dispatchEvent(new Event('input'));", beta
+    )
+    return int(page.execute_script("return document.getElementById('count').dataset.clusters"))
+
+
+def choose(page: Any, select: str, value: str) -> None:
+    page.execute_script(
+        "const s = document.getElementById(arguments[0]); s.value = arguments[1]; s.dispatchEvent(new Event('change'))",
+        *(select, value),
+    )
+
+
+def saved(page: Any, figure: str, kind: str) -> bytes:
+    """What a save button hands to the browser."""
+    page.execute_script(f"""
+        window.kept = null;
+        window.makeUrl ??= URL.createObjectURL;
+        URL.createObjectURL = (blob) => {{ const r = new FileReader(); r.onload = () => window.kept = r.result;
+                                           r.readAsDataURL(blob); return window.makeUrl.call(URL, blob); }};
+        document.querySelector('[data-figure="{figure}"] [data-save="{kind}"]').click();""")
+    url = until(lambda: page.execute_script("return window.kept"), f"{kind} of {figure}")
+    return base64.b64decode(url.partition(",")[2])
