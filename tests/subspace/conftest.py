@@ -4,6 +4,8 @@ from contextlib import nullcontext
 import pytest
 from hypothesis import settings
 
+from pacfl.subspace import null
+
 try:
     from threadpoolctl import threadpool_limits
 except ImportError:
@@ -19,3 +21,9 @@ def one_thread() -> Iterator[None]:
     """Threads make small matrices slower, and on a busy machine ten times slower."""
     with threadpool_limits(1):
         yield
+
+
+@pytest.fixture
+def few_simulations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For laws that hold whatever the limits are, or that need many choices."""
+    monkeypatch.setattr(null, "SIMULATIONS", 50)

@@ -1,0 +1,163 @@
+"""Laws of the automatic threshold, and how often it splits those who are alike."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import pdist, squareform
+from scipy.stats import binom
+
+from pacfl.subspace import (
+    LINKAGES,
+    Linkage,
+    adjust,
+    adjusted_rand_index,
+    agglomerate,
+    choose_threshold,
+    floors,
+    null,
+    stability,
+)
+from pacfl.subspace.threshold import ERROR_RATE
+from tests.subspace.federations import Array, Compared, federation
+
+
+@st.composite
+def compared(draw: st.DrawFn) -> tuple[Array, list[Array] | None]:
+    """Any small federation: angles with and without ties, self-angles of all, some or none."""
+    n = draw(st.integers(1, 8))
+    pairs = n * (n - 1) // 2
+    value = draw(st.sampled_from([st.integers(0, 5).map(float), st.floats(0.01, 90)]))
+    angles = np.zeros((n, n))
+    angles[np.triu_indices(n, 1)] = draw(st.lists(value, min_size=pairs, max_size=pairs))
+    one = st.lists(st.floats(0.5, 2), max_size=4).map(np.asarray)
+    own = draw(st.none() | st.lists(one, min_size=n, max_size=n) | st.just([np.array([0.8, 1.0, 1.2])] * n))
+    return angles + angles.T, own
+
+
+def assert_consistent(angles: Array, own: list[Array] | None, linkage: Linkage) -> None:
+    """The threshold gives the labels again, and the evidence is about them."""
+    choice = choose_threshold(angles, own, linkage)
+    adjusted = adjust(angles, floors(angles, own))
+    assert np.array_equal(choice.labels, agglomerate(adjusted, choice.threshold, linkage))
+    evidence = choice.evidence
+    n_clusters = int(choice.labels.max()) + 1
+    considered = {cut.n_clusters: cut for cut in evidence.cuts}
+    assert n_clusters in considered
+    assert evidence.reproducibility == considered[n_clusters].reproducibility
+    assert (evidence.finding == "alike") == (n_clusters == 1)
+    assert list(considered) == sorted(considered)
+    assert list(evidence.heights) == sorted(evidence.heights, reverse=True)
+    assert list(evidence.null_limits) == sorted(evidence.null_limits, reverse=True)
+    assert np.isfinite([choice.threshold, evidence.floor, evidence.null_height, *evidence.null_limits]).all()
+
+
+@settings(max_examples=60)
+@given(given_=compared(), linkage=st.sampled_from(LINKAGES))
+def test_threshold_labels_and_evidence_agree(given_: tuple[Array, list[Array] | None], linkage: Linkage) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(null, "SIMULATIONS", 30)
+        patch.setattr(stability, "RESAMPLINGS", 10)
+        assert_consistent(*given_, linkage)
+
+
+def test_the_threshold_gives_the_labels_when_pairs_are_equally_far() -> None:
+    """Several pairs at 1 and 2 degrees: which of them is joined first must not hang on rounding."""
+    angles = squareform([2.0, 5.0, 2.0, 1.0, 2.0, 1.0, 0.0, 1.0, 3.0, 1.0])
+    assert_consistent(angles, [np.array([1.6, 2.0, 2.4])] * 5, "weighted")
+
+
+def test_the_evidence_is_about_the_labels_when_two_merges_are_equally_high() -> None:
+    """Complete linkage joins the last three groups at 5 degrees each: no threshold leaves two of them."""
+    angles = squareform([1.0, 5.0, 3.0, 5.0, 2.0, 1.0, 5.0, 1.0, 1.0, 5.0])
+    assert_consistent(angles, [np.array([0.8, 1.0, 1.2])] * 5, "complete")
+
+
+def test_the_evidence_of_two_groups_can_be_checked() -> None:
+    angles, own = federation(0, 7, 7)
+    choice = choose_threshold(angles, own)
+    evidence, floor = choice.evidence, floors(angles, own)
+    adjusted = adjust(angles, floor)
+    assert evidence.floor == np.median(floor)
+    across = adjusted[:7, 7:].mean() / evidence.floor  # average linkage: the last merge is the mean of all pairs
+    assert evidence.heights[0] == pytest.approx(across)
+    assert evidence.cuts[0].height == pytest.approx(across)
+    assert evidence.separation == pytest.approx(evidence.heights[0] / evidence.heights[1])
+    assert evidence.heights[1] < choice.threshold / evidence.floor < evidence.heights[0]
+    assert evidence.null_height < evidence.null_limits[0]
+    assert evidence.error_rate == ERROR_RATE
+
+
+@pytest.mark.usefixtures("few_simulations")
+@pytest.mark.parametrize("sizes", [(14,), (8, 4, 2)])
+@pytest.mark.parametrize("with_self_angles", [True, False])
+@pytest.mark.parametrize("factor", [2.0, np.pi / 180])
+def test_the_unit_of_angle_does_not_matter(sizes: tuple[int, ...], with_self_angles: bool, factor: float) -> None:
+    angles, own = federation(0, *sizes)
+    there = choose_threshold(angles, own if with_self_angles else None)
+    here = choose_threshold(factor * angles, [factor * a for a in own] if with_self_angles else None)
+    assert np.array_equal(here.labels, there.labels)
+    assert here.threshold == pytest.approx(factor * there.threshold, rel=1e-9)
+
+
+@pytest.mark.usefixtures("few_simulations")
+@pytest.mark.parametrize("sizes", [(14,), (8, 4, 2)])
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_labels_follow_a_permutation_of_clients(sizes: tuple[int, ...], linkage: Linkage) -> None:
+    angles, own = federation(0, *sizes)
+    order = np.random.default_rng(0).permutation(len(angles))
+    shuffled = choose_threshold(angles[np.ix_(order, order)], [own[i] for i in order], linkage)
+    assert adjusted_rand_index(shuffled.labels, choose_threshold(angles, own, linkage).labels[order]) == 1
+
+
+def test_equal_seeds_give_equal_choices_and_others_nearly_so() -> None:
+    compared_ = federation(0, 7, 7)
+    first, second, other = (choose_threshold(*compared_, seed=seed) for seed in (0, 0, 1))
+    assert first.threshold == second.threshold
+    assert first.evidence == second.evidence
+    assert first.evidence.null_limits != other.evidence.null_limits
+    assert first.evidence.null_limits[0] == pytest.approx(other.evidence.null_limits[0], rel=0.05)
+
+
+def test_nothing_that_is_given_is_changed() -> None:
+    angles, own = federation(0, 7, 7)
+    before = angles.copy(), [a.copy() for a in own]
+    choose_threshold(angles, own)
+    assert np.array_equal(angles, before[0])
+    assert all(np.array_equal(a, b) for a, b in zip(own, before[1], strict=True))
+
+
+# The error rate
+
+
+def of_the_null(seed: int, n: int, dimensions: int) -> Compared:
+    """Clients that are all alike, by the model itself: a common point and normal noise, as much as each floor says."""
+    rng = np.random.default_rng(seed)
+    floor = rng.uniform(1, 3, n)
+    points = rng.standard_normal((n, dimensions)) * (floor / np.sqrt(2 * dimensions))[:, None]
+    own = floor[:, None] * np.sqrt(rng.chisquare(dimensions, (n, 32)) / dimensions)
+    return squareform(pdist(points)), tuple(own)
+
+
+@pytest.mark.usefixtures("few_simulations")
+@pytest.mark.parametrize(("linkage", "dimensions"), [("average", 5), ("average", 20), ("complete", 5)])
+def test_clients_that_are_all_alike_are_split_no_more_often_than_the_error_rate(
+    linkage: Linkage, dimensions: int
+) -> None:
+    """60 federations of the model itself: if the rate is kept, more splits than this have a chance of 1 in 1,000."""
+    drawn = [of_the_null(seed, 12, dimensions) for seed in range(60)]
+    splits = sum(choose_threshold(*one, linkage, error_rate=0.05).labels.any() for one in drawn)
+    assert splits <= binom.isf(0.001, 60, 0.05)
+
+
+@pytest.mark.usefixtures("few_simulations")
+def test_clients_that_are_all_alike_are_split_if_errors_are_allowed() -> None:
+    """The bound above is no empty one: with an error rate of one half, at least 10 of 60 are split."""
+    splits = sum(choose_threshold(*of_the_null(seed, 12, 5), error_rate=0.5).labels.any() for seed in range(60))
+    assert 10 <= splits <= binom.isf(0.001, 60, 0.5)
+
+
+def test_fewer_errors_are_bought_with_higher_limits() -> None:
+    compared_ = federation(0, 7, 7)
+    limits = [choose_threshold(*compared_, error_rate=rate).evidence.null_limits for rate in (0.2, 0.05, 0.001)]
+    assert (np.diff(limits, axis=0) > 0).all()
