@@ -112,6 +112,7 @@ def test_differences_without_a_gap_are_called_gradual() -> None:
     evidence = choose_threshold(squareform(pdist(points)), list(own)).evidence
     assert evidence.finding == "gradual"
     assert "gradually" in evidence.reasons
+    assert "compare with fewer" in evidence.reasons
 
 
 # Refusals

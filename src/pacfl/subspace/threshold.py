@@ -175,5 +175,6 @@ def _reasons(
         return f"{parts}, and {again}.{source}"
     return (
         f"{parts}, and {again}. Differences go on gradually down to {cuts[-1].n_clusters} clusters, "
-        f"but finer cuts are not reproducible.{source}"
+        "but finer cuts are not reproducible. Angles do not tell how many clusters learn best here: "
+        f"compare with fewer.{source}"
     )
