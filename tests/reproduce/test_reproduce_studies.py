@@ -1,6 +1,7 @@
 """Items that need no training, on small files in the formats that are read."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pacfl.algorithms import ALGORITHMS
 from pacfl.reproduce.items import item
 from pacfl.reproduce.kinds import kind_of, stored
 from pacfl.reproduce.making import Request
-from pacfl.reproduce.outcome import merged, save
+from pacfl.reproduce.outcome import Outcome, merged, save
 from pacfl.reproduce.page import write_page
 from pacfl.reproduce.tables import markdown
 from pacfl.reproduce.targets import reached
@@ -167,6 +169,22 @@ def test_items_that_show_the_runs_of_others_are_made_from_their_exports(tmp_path
     shown = kind_of(curves).tables(curves, made)
     assert ("fedavg", "10.00", "20.00", "-", "-") in shown[0].rows
     assert ("scaffold", "70.00", "76.00", "-", "-") in shown[0].rows  # as far as it came
+
+
+def test_no_two_curves_of_a_picture_look_the_same(tmp_path: Path) -> None:
+    """Ten algorithms and two variants, in whatever order they were run: as many pairs of colour and dashes."""
+    pytest.importorskip("matplotlib")
+    curve = {"rounds": [10, 20], "received": [0.7, 0.76], "last_trained": [0.8, 0.9]}
+    methods = [name for name in ALGORITHMS if name != "fedavg-ft"]
+    methods = [*reversed(methods), "pacfl(clusters=2)", "pacfl(clusters=1)"]
+    runs = [run_of(method, 0, curve) for method in methods]
+    curves = item("curves")
+    made: Outcome = {"item": "curves", "scale": "paper", "missing": {}, "tuning": [], "runs": runs}
+    shown = kind_of(curves).tables(curves, made)
+    assert [row[0] for row in shown[0].rows][-3:] == ["pacfl", "pacfl(clusters=2)", "pacfl(clusters=1)"]
+    for path in kind_of(curves).figures(curves, made, tmp_path):
+        lines = re.findall(r'clip-path="[^"]*" style="fill: none; (stroke[^"]*)"', path.read_text())
+        assert len(lines) == len(set(lines)) == 12
 
 
 def test_an_item_of_others_that_were_never_exported_has_no_outcome(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from pacfl.algorithms import ALGORITHMS
 from pacfl.reproduce.figures import Figure, save
 from pacfl.reproduce.items import Item
 from pacfl.reproduce.outcome import Outcome
@@ -13,6 +14,7 @@ from pacfl.reproduce.tables import Runs, Table, named, over_seeds
 
 ROUNDS: Final = (10, 20, 40, 80)  # the paper's budget is 80
 PROTOCOLS: Final = ("received", "last_trained")
+STYLES: Final = ("-", "--", ":")  # of an algorithm in its plain form, and with other settings
 
 
 def tables(item: Item, outcome: Outcome) -> list[Table]:
@@ -38,7 +40,15 @@ def _columns(outcome: Outcome) -> dict[str, dict[str, Runs]]:
     for run in outcome["runs"]:
         if "curve" in run:
             found.setdefault(run["column"], {}).setdefault(run["method"], []).append(run)
-    return {column: dict(by_method) for column, by_method in found.items()}
+    order = list(ALGORITHMS)
+    return {
+        column: dict(sorted(by_method.items(), key=lambda named_runs: order.index(_algorithm(named_runs[0]))))
+        for column, by_method in found.items()
+    }
+
+
+def _algorithm(method: str) -> str:
+    return method.partition("(")[0]
 
 
 def _table(item: Item, column: str, by_method: Mapping[str, Runs], protocol: str) -> Table:
@@ -56,12 +66,17 @@ def _at(runs: Runs, protocol: str, t: int) -> list[float]:
 def _figure(item: Item, column: str, by_method: Mapping[str, Runs], protocol: str, folder: Path) -> Path:
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes: Any = figure.subplots()
-    for method, runs in by_method.items():
+    algorithms = [_algorithm(method) for method in by_method]
+    colours = {name: f"C{place}" for place, name in enumerate(dict.fromkeys(algorithms))}
+    for place, (method, runs) in enumerate(by_method.items()):
+        name = algorithms[place]
+        style = STYLES[min(algorithms[:place].count(name), len(STYLES) - 1)]
         shortest = min(len(run["curve"]["rounds"]) for run in runs)
         series = [run["curve"][protocol][:shortest] for run in runs if protocol in run["curve"]]
         if series:
             means = 100 * np.mean(np.array(series, dtype=float), axis=0)
-            axes.plot(runs[0]["curve"]["rounds"][:shortest], means, label=method, linewidth=1)
+            rounds = runs[0]["curve"]["rounds"][:shortest]
+            axes.plot(rounds, means, style, color=colours[name], label=method, linewidth=1)
     axes.set_xlim(0, max(ROUNDS))
     axes.set_xlabel("rounds")
     axes.set_ylabel(f"mean accuracy, {named(protocol)} (%)")
