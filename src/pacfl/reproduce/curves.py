@@ -1,6 +1,7 @@
 """Accuracy against rounds. Nothing is run for it but other items."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from pacfl.reproduce.tables import Runs, Table, named, over_seeds
 
 ROUNDS: Final = (10, 20, 40, 80)  # the paper's budget is 80
 PROTOCOLS: Final = ("received", "last_trained")
-STYLES: Final = ("-", "--", ":")  # of an algorithm in its plain form, and with other settings
+STYLES: Final = ("-", "--", ":", "-.")  # of an algorithm, and of its variants
 
 
 def tables(item: Item, outcome: Outcome) -> list[Table]:
@@ -40,11 +41,15 @@ def _columns(outcome: Outcome) -> dict[str, dict[str, Runs]]:
     for run in outcome["runs"]:
         if "curve" in run:
             found.setdefault(run["column"], {}).setdefault(run["method"], []).append(run)
-    order = list(ALGORITHMS)
     return {
-        column: dict(sorted(by_method.items(), key=lambda named_runs: order.index(_algorithm(named_runs[0]))))
-        for column, by_method in found.items()
+        column: {method: by_method[method] for method in _ordered(by_method)} for column, by_method in found.items()
     }
+
+
+def _ordered(methods: Iterable[str]) -> list[str]:
+    """In the order of the algorithms, whenever each was run; variants of one as they came."""
+    order = list(ALGORITHMS)
+    return sorted(methods, key=lambda method: order.index(_algorithm(method)))
 
 
 def _algorithm(method: str) -> str:
@@ -63,20 +68,28 @@ def _at(runs: Runs, protocol: str, t: int) -> list[float]:
     return [100 * values[t] for values in series if values.get(t) is not None]
 
 
+def _looks(methods: Iterable[str]) -> dict[str, dict[str, str]]:
+    """How each method is drawn: a colour for each algorithm, dashes for its variants."""
+    variants: dict[str, list[str]] = {}
+    for method in methods:
+        variants.setdefault(_algorithm(method), []).append(method)
+    return {
+        method: {"color": f"C{colour}", "linestyle": style}
+        for colour, of_one in enumerate(variants.values())
+        for method, style in zip(of_one, cycle(STYLES), strict=False)
+    }
+
+
 def _figure(item: Item, column: str, by_method: Mapping[str, Runs], protocol: str, folder: Path) -> Path:
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes: Any = figure.subplots()
-    algorithms = [_algorithm(method) for method in by_method]
-    colours = {name: f"C{place}" for place, name in enumerate(dict.fromkeys(algorithms))}
-    for place, (method, runs) in enumerate(by_method.items()):
-        name = algorithms[place]
-        style = STYLES[min(algorithms[:place].count(name), len(STYLES) - 1)]
+    looks = _looks(by_method)
+    for method, runs in by_method.items():
         shortest = min(len(run["curve"]["rounds"]) for run in runs)
         series = [run["curve"][protocol][:shortest] for run in runs if protocol in run["curve"]]
         if series:
             means = 100 * np.mean(np.array(series, dtype=float), axis=0)
-            rounds = runs[0]["curve"]["rounds"][:shortest]
-            axes.plot(rounds, means, style, color=colours[name], label=method, linewidth=1)
+            axes.plot(runs[0]["curve"]["rounds"][:shortest], means, label=method, linewidth=1, **looks[method])
     axes.set_xlim(0, max(ROUNDS))
     axes.set_xlabel("rounds")
     axes.set_ylabel(f"mean accuracy, {named(protocol)} (%)")
