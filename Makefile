@@ -4,13 +4,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test check format clean
+.PHONY: help demo test test-long check format clean
 
 help:
-	@echo "make demo    cluster a small embedded federation, let a newcomer in, train in four ways, and make a report"
-	@echo "make test    format check, lint, types and tests"
-	@echo "make format  rewrite the code in the project's format"
-	@echo "make clean   remove the virtual environment and everything that was built"
+	@echo "make demo       cluster a small embedded federation, let a newcomer in, train in four ways, and make a report"
+	@echo "make test       format check, lint, types and tests"
+	@echo "make test-long  searches of the tests, at random and longer; what they find becomes a test"
+	@echo "make format     rewrite the code in the project's format"
+	@echo "make clean      remove the virtual environment and everything that was built"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +29,9 @@ test check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/pytest  # small matrices: more threads wait for each other
+
+test-long: $(READY)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 HYPOTHESIS_PROFILE=random $(BIN)/pytest tests/fuzz tests/subspace tests/signatures tests/data
 
 format: $(READY)
 	$(BIN)/ruff format .

@@ -194,7 +194,7 @@ def comings_and_goings(draw: st.DrawFn) -> Schedule:
     return Schedule(rounds=6, newcomers=newcomers, joins=joins, leaves=leaves, reprofile=reprofile)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     schedule=comings_and_goings(),
     algorithm=st.sampled_from(

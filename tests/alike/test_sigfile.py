@@ -112,7 +112,7 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
 
 
 @given(position=st.integers(min_value=0, max_value=10**9), flip=st.integers(min_value=1, max_value=255))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_changed_byte_is_noticed(tmp_path_factory: pytest.TempPathFactory, position: int, flip: int) -> None:
     path = tmp_path_factory.mktemp("sig") / "a.sig"
     sigfile.write(path, example())
@@ -124,7 +124,7 @@ def test_any_changed_byte_is_noticed(tmp_path_factory: pytest.TempPathFactory, p
 
 
 @given(cut=st.integers(min_value=0, max_value=10**9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_truncation_is_noticed(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     path = tmp_path_factory.mktemp("sig") / "a.sig"
     sigfile.write(path, example())

@@ -39,7 +39,7 @@ def sizes(parts: Partition) -> list[int]:
     return [len(shard) for shard in parts.shards]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=SEEDS, n_clients=st.integers(1, 25), scheme=st.sampled_from([*USE_ALL, LabelSkew(0.3), Dirichlet(0.2, 1)]))
 def test_no_sample_is_used_twice_and_everybody_has_the_minimum(seed: int, n_clients: int, scheme: Scheme) -> None:
     parts = divided(scheme, n_clients, seed)
@@ -52,7 +52,7 @@ def test_no_sample_is_used_twice_and_everybody_has_the_minimum(seed: int, n_clie
         assert len(together) == N_TRAIN
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=SEEDS, n_clients=st.integers(1, 25), share=st.sampled_from([0.1, 0.2, 0.3, 0.7, 1.0]))
 def test_label_skew_gives_every_client_its_first_class_and_its_share_of_classes(
     seed: int, n_clients: int, share: float
@@ -73,7 +73,7 @@ def test_a_share_is_rounded_up_to_whole_classes() -> None:
     assert {len(owned) for owned in divided(LabelSkew(0.01), 10).owned} == {1}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=SEEDS, n_clients=st.integers(1, 20), scheme=st.sampled_from([*USE_ALL, LabelSkew(0.2)]))
 def test_a_client_is_tested_on_every_test_sample_of_the_classes_it_owns(
     seed: int, n_clients: int, scheme: Scheme

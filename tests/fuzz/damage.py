@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 JSON = st.recursive(
@@ -12,6 +13,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
     max_leaves=8,
 )
+
+
+def examples(n: int) -> settings:
+    """As many damaged inputs as fit into `make test`, and twenty times as many in a search at random."""
+    times = 20 if settings.get_current_profile_name() == "random" else 1
+    return settings(max_examples=times * n, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @st.composite

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacfl.data import DataError, load
@@ -22,9 +22,9 @@ from tests.data.writing import (
     write_svhn,
     write_usps,
 )
-from tests.fuzz.damage import damaged, refused_or_read
+from tests.fuzz.damage import damaged, examples, refused_or_read
 
-often = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+often = examples(40)
 
 COLOUR, GREY = arrays((32, 32, 3), 10, 10), arrays((16, 16), 10, 10)
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacfl.experiment import checkpoint, config
 from pacfl.experiment.config import ConfigError
 from pacfl.experiment.store import RunFolder, StoreError, all_folders
 from pacfl.federation.algorithm import State
-from tests.fuzz.damage import JSON, damaged, refused_or_read, rewritten
+from tests.fuzz.damage import JSON, damaged, examples, refused_or_read, rewritten
 
-often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+often = examples(60)
 
 EXPERIMENT = b"""
 seeds = [0, 1]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pacfl.alike import federation as federations
@@ -20,9 +20,9 @@ from pacfl.alike.federation import Federation
 from pacfl.alike.reading import DataError, Reading, read
 from pacfl.alike.sigfile import MAGIC, PREFIX, SignatureError, SignatureFile
 from pacfl.subspace import group, proximity
-from tests.fuzz.damage import damaged, refused_or_read, rewritten
+from tests.fuzz.damage import damaged, examples, refused_or_read, rewritten, within
 
-often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+often = examples(60)
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 6)) + 2
@@ -121,7 +121,7 @@ def test_an_archive_of_damaged_arrays_is_refused_or_read(tmp_path: Path, data: s
 
 
 @pytest.mark.parametrize("suffix", ["png", "jpg", "gif", "bmp", "tiff", "webp", "ppm"])
-@settings(often, max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_damaged_images_are_refused_or_read(suffix: str, tmp_path: Path, data: st.DataObject) -> None:
     image = pytest.importorskip("PIL.Image")
@@ -131,6 +131,23 @@ def test_damaged_images_are_refused_or_read(suffix: str, tmp_path: Path, data: s
     image.fromarray(PIXELS).save(path)
     path.write_bytes(data.draw(damaged(path.read_bytes())))
     refused_or_read(lambda: read(folder, Reading()), DataError)
+
+
+def test_an_image_takes_no_more_memory_than_it_has_bytes(tmp_path: Path) -> None:
+    """A chunk of a PNG that declares 134 MB: asked for them, a file takes them before it has read one."""
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(PIXELS).save(tmp_path / "a.png")
+    whole = (tmp_path / "a.png").read_bytes()
+    at = whole.index(b"IDAT") - 4
+    (tmp_path / "a.png").write_bytes(whole[:at] + struct.pack(">I", 134_000_000) + whole[at + 4 :])
+    refused_or_read(lambda: read(tmp_path, Reading()), DataError)
+
+
+def test_an_image_that_would_fill_memory_is_refused(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    image.new("1", (10_000, 8_000)).save(tmp_path / "a.png")  # 10 kB, and 240 MB in colour
+    with within(64), pytest.raises(DataError, match=r"a\.png: is 10000x8000, at most 67,108,864 pixels are read"):
+        read(tmp_path, Reading())
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ import io
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fuzz.damage import damaged, refused_or_read
+from tests.fuzz.damage import damaged, examples, refused_or_read
 
 pytest.importorskip("flwr")
 
@@ -16,7 +16,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from pacfl.federation import wire
 from pacfl.federation.replies import Form, Refused, check_profile, check_size
 
-often = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+often = examples(80)
 
 BASIS = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0].astype(np.float32)
 FORMS = {"basis": Form((-1, -1), "f"), "self_angles": Form((-1,), "f")}

@@ -148,7 +148,7 @@ def test_without_noise_it_is_the_signature_of_reduced_samples_of_length_one() ->
     assert np.degrees(principal_angles(made.basis, signature(unit, 3))).max() < 0.05  # of the grid
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 60), st.sampled_from([(3,), (200,), (5, 6), (9, 4, 3)]))
 def test_it_is_an_orthonormal_basis_whatever_the_data(n: int, shape: tuple[int, ...]) -> None:
     made = private_signature(np.zeros((n, *shape)), 3, 1.0, noise=seeded(np.random.default_rng(n)))

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.cluster.hierarchy import dendrogram as scipy_dendrogram
@@ -29,7 +29,6 @@ def labels_between_walls(walls: np.ndarray, order: np.ndarray, beta: float) -> n
     return labels
 
 
-@settings(deadline=None)
 @given(squares, st.sampled_from(LINKAGES), st.data())
 def test_clusters_between_walls_are_those_of_scipys_cut(
     proximity: np.ndarray, linkage: Linkage, data: st.DataObject
@@ -43,7 +42,6 @@ def test_clusters_between_walls_are_those_of_scipys_cut(
     assert 1 + (drawn.walls > beta).sum() == len(np.unique(expected))
 
 
-@settings(deadline=None)
 @given(squares, st.sampled_from(LINKAGES))
 def test_brackets_are_those_that_scipy_draws(proximity: np.ndarray, linkage: Linkage) -> None:
     """scipy's leaves stand at 5, 15, 25, ..."""

@@ -2,7 +2,6 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
-from hypothesis import settings
 
 from pacfl.subspace import null
 
@@ -10,10 +9,6 @@ try:
     from threadpoolctl import threadpool_limits
 except ImportError:
     threadpool_limits = nullcontext
-
-# The same examples in every run, however slow the machine: a red test is then news about the code
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
-settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,6 +1,7 @@
 """Data files of any common kind -> samples and, where asked, their labels."""
 
 import csv
+import io
 import math
 import warnings
 import zipfile
@@ -17,6 +18,7 @@ Array = NDArray[Any]
 Preprocess = Literal["raw", "normalise", "unit"]
 PREPROCESSES: Final[tuple[Preprocess, ...]] = get_args(Preprocess)
 MOST_HEADER_BYTES: Final = 10_000  # of an array: what numpy takes
+MOST_PIXELS: Final = 1 << 26  # of an image: more than any camera's, and 200 MB once it is read
 MOST_SHRUNK: Final = 1032  # deflate makes nothing smaller than one part in so many
 IMAGE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 
@@ -162,7 +164,10 @@ def _read_folder(path: Path, how: Reading) -> tuple[Array, Array | None]:
     images = []
     for file in files:
         try:
-            with Image.open(file) as image:
+            # From memory: asked for what a damaged file declares, a file takes that much at once
+            with Image.open(io.BytesIO(file.read_bytes())) as image:
+                if math.prod(image.size) > MOST_PIXELS:
+                    raise DataError(f"{file}: is {image.width}x{image.height}, at most {MOST_PIXELS:,} pixels are read")
                 pixels = image.convert("L" if how.grey else "RGB")
                 images.append(np.asarray(pixels.resize(how.resize) if how.resize else pixels))
         except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
