@@ -1,6 +1,6 @@
 """What Flower costs: `python -m benchmarks.flower [--rounds 6] [--sites 2]`.
 
-The same work, PACFL on the digits of pacfl.flower_app.digits, on the local backend, on Flower's simulation, and
+The same work, PACFL on the digits of pacfl.flower.digits, on the local backend, on Flower's simulation, and
 deployed on loopback with TLS and authentication, with warm workers beside the SuperNodes and without. Seconds a round
 are medians after the first round, which also asks for signatures; processor seconds of a message's parts come from
 processes of their own, so that a busy machine does not show in them.
@@ -22,17 +22,17 @@ import numpy as np
 from flwr.app import Context, RecordDict
 
 from pacfl import algorithms
-from pacfl.deploy import layout, loopback
 from pacfl.experiment.run import Reach
 from pacfl.experiment.store import RunFolder
 from pacfl.federation.client_side import Pool, Shard
 from pacfl.federation.local import local
 from pacfl.federation.rounds import rounds
 from pacfl.federation.schedule import Schedule, events
-from pacfl.flower_app import digits, status
-from pacfl.flower_app.simulation import simulation
+from pacfl.flower import digits, status
+from pacfl.flower.deploy import layout, loopback
+from pacfl.flower.simulation import simulation
+from pacfl.learning.client_context import Learning, Samples
 from pacfl.learning.model import as_model
-from pacfl.learning.task import Learning, Samples
 
 LEARNING = Learning(epochs=2, batch=10, lr=0.05, momentum=0.5)
 PATIENCE = 900.0  # seconds for a deployed federation
@@ -41,9 +41,9 @@ PATIENCE = 900.0  # seconds for a deployed federation
 PARTS: Mapping[str, str] = {
     "Python": "pass",
     "Python and Flower": "import flwr.supernode.cli.flwr_clientapp",
-    "... and our thin client": "import flwr.supernode.cli.flwr_clientapp, pacfl.flower_app.client_app",
-    "... and torch, scipy, scikit-learn": "import flwr.supernode.cli.flwr_clientapp, pacfl.flower_app.client_app, "
-    "pacfl.flower_app.answering, pacfl.flower_app.digits, sklearn.datasets",
+    "... and our thin client": "import flwr.supernode.cli.flwr_clientapp, pacfl.flower.client_app",
+    "... and torch, scipy, scikit-learn": "import flwr.supernode.cli.flwr_clientapp, pacfl.flower.client_app, "
+    "pacfl.flower.answering, pacfl.flower.digits, sklearn.datasets",
 }
 
 

@@ -20,9 +20,9 @@ from benchmarks import training_peers as peers
 from benchmarks.timing import CORES, Times, busy, interleaved, rates, spread
 from benchmarks.training_runs import published, whole_run
 from benchmarks.training_work import LEARNING, NETS, Net, clients, flops
+from pacfl.learning.client_context import Engine, Learning
 from pacfl.learning.eager import Eager
 from pacfl.learning.engines import build_engine
-from pacfl.learning.task import Engine, Learning
 
 
 def product(n: int = 1024) -> Callable[[], object]:

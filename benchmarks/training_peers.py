@@ -20,7 +20,7 @@ from benchmarks.training_work import LEARNING, NETS, Net, clients
 from pacfl.algorithms import FedAvg
 from pacfl.federation.client_side import Pool
 from pacfl.federation.local import local
-from pacfl.learning.task import Learning
+from pacfl.learning.client_context import Learning
 
 Train = Callable[[], object]  # all clients, one epoch
 

@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from pacfl.federation.client_side import Pool, Shard
+from pacfl.learning.client_context import Learning, Samples
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.nets import InputShape, ResNet9, lenet5, logistic, mlp
-from pacfl.learning.task import Learning, Samples
 
 CLASSES = 10
 LEARNING = Learning(epochs=1, batch=10, lr=0.01, momentum=0.5)

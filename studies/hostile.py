@@ -14,10 +14,10 @@ from pacfl import PACFL, Algorithm, BySet, FedAvg, Learning, Schedule, digits, f
 from pacfl.data import Dataset, Partition
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.robust import Aggregation
+from pacfl.learning.client_context import Samples, Task
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.nets import mlp
-from pacfl.learning.plan import stream
-from pacfl.learning.task import Samples, Task
+from pacfl.learning.randomness import stream
 from pacfl.subspace import adjusted_rand_index, self_angles, signature
 
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from pacfl.data import digits
 from pacfl.experiment.config import Run, expand
 from pacfl.experiment.run import play
 from pacfl.experiment.store import RunFolder, folder_of
-from pacfl.learning.plan import stream
+from pacfl.learning.randomness import stream
 
 SAMPLES = 10  # of each client in a crowd
 PRESENT = 100  # clients of a crowd at a time

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from pacfl.subspace import adjust, adjusted_rand_index, choose_threshold, floors, proximity, self_angles, signature
 from pacfl.subspace.alternatives import communities, density
 from pacfl.subspace.hierarchy import Labels, Linkage
+from pacfl.subspace.noise_scale import typical
 from pacfl.subspace.proximity import MEASURES, Measure
-from pacfl.subspace.units import typical
 from studies.scenarios import SCENARIOS
 
 Array = NDArray[np.float64]

@@ -18,7 +18,7 @@ from pacfl import PACFL, BySet, Learning, Schedule, digits, federate, partition
 from pacfl.learning.nets import mlp
 from pacfl.privacy import gaussian_sigma, private_signature, seeded
 from pacfl.subspace import adjusted_rand_index, choose_threshold, proximity, self_angles, signature
-from pacfl.subspace.noise import SelfAngles
+from pacfl.subspace.split_half import SelfAngles
 from studies.scenarios import SCENARIOS, Images
 
 EPSILONS: tuple[float | None, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, None)

@@ -15,10 +15,10 @@ from pacfl.federation.client_side import ClientSide, Pool, Shard
 from pacfl.federation.local import local
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, events
+from pacfl.learning.client_context import Learning, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.nets import mlp
-from pacfl.learning.task import Learning, Samples
 
 torch.set_num_threads(1)  # as in every run, with backend or without
 

@@ -14,7 +14,7 @@ LAYERS = (
     "files",  # how a file is written: the standard library and nothing else
     "subspace",
     "privacy",
-    "alike",
+    "signatures",
     "data",
     "learning",
     "federation",
@@ -22,8 +22,7 @@ LAYERS = (
     "experiment",
     "reproduce",
     "report",
-    "flower_app",
-    "deploy",
+    "flower",
     "cli",
 )
 ABOVE_ALL = len(LAYERS)
@@ -131,7 +130,7 @@ print(pacfl.subspace.agglomerate([[0, 1], [1, 0]], 2.0).tolist())
     [
         ("from pacfl.cli import main", {"pacfl.cli.main"}),
         ("import pacfl.report.page as p", {"pacfl.report.page"}),
-        ("def f():\n    from ..learning import task", {"pacfl.learning.task"}),
+        ("def f():\n    from ..learning import model", {"pacfl.learning.model"}),
         ("from . import angles", {"pacfl.data.angles"}),
         ("from pacfl import report", {"pacfl.report"}),
     ],
@@ -141,9 +140,9 @@ def test_imports_are_seen_in_every_form(source: str, seen: set[str]) -> None:
 
 
 def test_an_upward_import_is_noticed() -> None:
-    below, same, above = "pacfl.subspace.angles", "pacfl.data.clients", "pacfl.learning.task"
+    below, same, above = "pacfl.subspace.angles", "pacfl.data.clients", "pacfl.learning.client_context"
     assert upward("pacfl.data.sets", {below, same, above, "pacfl.cli", "numpy", "pacfl.__version__"}) == [
         "pacfl.cli",
-        "pacfl.learning.task",
+        "pacfl.learning.client_context",
     ]
-    assert upward("pacfl.cli", {below, same, above, "pacfl.alike.figures"}) == []
+    assert upward("pacfl.cli", {below, same, above, "pacfl.signatures.figures"}) == []

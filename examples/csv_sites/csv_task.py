@@ -10,7 +10,7 @@ import numpy as np
 from flwr.app import Context
 from torch import nn
 
-from pacfl.flower_app.site import Site
+from pacfl.flower.site import Site
 
 
 def load_data(context: Context) -> Site:

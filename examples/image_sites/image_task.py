@@ -11,7 +11,7 @@ from flwr.app import Context
 from PIL import Image
 from torch import nn
 
-from pacfl.flower_app.site import Site
+from pacfl.flower.site import Site
 
 CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")  # alike at all sites
 SIDE = 16  # pixels

@@ -13,7 +13,7 @@ _PARTS: Final = {
         "BySet", "Dataset", "Dirichlet", "Iid", "LabelSkew", "QuantitySkew", "digits", "from_arrays", "load", "mixture",
         "partition",
     ),
-    "pacfl.learning.task": ("Learning",),
+    "pacfl.learning.client_context": ("Learning",),
     "pacfl.federation.algorithm": ("Algorithm",),
     "pacfl.federation.schedule": ("Schedule",),
     "pacfl.algorithms": (

@@ -14,7 +14,7 @@ from pacfl.federation.local import local
 from pacfl.federation.message import Message
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Event, Schedule, events
-from pacfl.learning.task import Learning
+from pacfl.learning.client_context import Learning
 from tests.small_federation import LEARNING, NAMES, SEED, arrays_in, lively, model, played, pool, same, side
 
 CLIENTS = range(6)

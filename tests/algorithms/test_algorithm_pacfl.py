@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pacfl.algorithms import PACFL, FedAvg
 from pacfl.federation.algorithm import Upload
-from pacfl.federation.clustering import PACFLState
+from pacfl.federation.membership import PACFLState
 from pacfl.federation.message import Message
 from pacfl.federation.schedule import Schedule, events
 from pacfl.subspace import LINKAGES, MEASURES, Linkage, Measure, adjusted_rand_index, agglomerate, proximity, signature

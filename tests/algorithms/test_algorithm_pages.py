@@ -12,11 +12,11 @@ import pytest
 from pacfl.algorithms import ALGORITHMS, build
 from pacfl.federation.client_side import ClientSide, Pool, Shard
 from pacfl.federation.message import nbytes
+from pacfl.learning.client_context import Learning, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.nets import lenet5
-from pacfl.learning.plan import stream
-from pacfl.learning.task import Learning, Samples
+from pacfl.learning.randomness import stream
 
 DOCS = Path(__file__).parents[2] / "docs"
 INDEX = (DOCS / "algorithms" / "README.md").read_text(encoding="utf-8")

@@ -18,9 +18,9 @@ from torch import nn
 from pacfl.algorithms import CFL, IFCA, FedAvg, FedAvgFT, FedNova, FedProx, LGFedAvg, PerFedAvg, Scaffold
 from pacfl.federation.algorithm import Algorithm, State, Upload, effective_steps
 from pacfl.federation.message import Message
+from pacfl.learning.client_context import Learning, Samples, Task
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, Vector, as_model
-from pacfl.learning.task import Learning, Samples, Task
 
 ONE_STEP = Learning(epochs=1, batch=10, lr=0.1, momentum=0.0)
 

@@ -120,7 +120,7 @@ def test_pixels_that_do_not_vary_cannot_be_normalised() -> None:
 
 
 def test_the_layer_loads_no_library_that_it_may_not_need() -> None:
-    heavy = ("torch", "sklearn", "pooch", "h5py", "PIL", "pacfl.alike")
+    heavy = ("torch", "sklearn", "pooch", "h5py", "PIL", "pacfl.signatures")
     code = f"import sys, pacfl.data; print([m for m in {heavy!r} if m in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"

@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 from writing import arrays, same, write_idx
 
-from pacfl.data import KNOWN, DataError, Remote, download, known, load
+from pacfl.data import KNOWN, DataError, Remote, download, load, specs
 
 DATA = arrays((28, 28))
 
@@ -47,7 +47,7 @@ def served_from(address: str, folder: Path) -> tuple[Remote, ...]:
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, files: tuple[Remote, ...]) -> None:
-    monkeypatch.setitem(known.KNOWN, "mnist", replace(KNOWN["mnist"], files=files))  # type: ignore[arg-type]
+    monkeypatch.setitem(specs.KNOWN, "mnist", replace(KNOWN["mnist"], files=files))  # type: ignore[arg-type]
 
 
 def test_what_is_downloaded_can_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:

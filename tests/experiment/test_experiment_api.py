@@ -18,10 +18,10 @@ from pacfl.experiment.run import divided, play
 from pacfl.experiment.settings import ConfigError
 from pacfl.experiment.store import folder_of
 from pacfl.federation.schedule import Schedule
+from pacfl.learning.client_context import Learning
 from pacfl.learning.model import ModelError
 from pacfl.learning.nets import mlp
-from pacfl.learning.plan import stream
-from pacfl.learning.task import Learning
+from pacfl.learning.randomness import stream
 
 README = Path(__file__).parents[2] / "README.md"
 SCHEDULE = Schedule(rounds=3, sample=0.5, evaluate_every=1)

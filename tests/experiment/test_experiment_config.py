@@ -5,7 +5,7 @@ import pytest
 
 from pacfl.experiment.config import ConfigError, Data, Net, expand, read
 from pacfl.federation.schedule import Schedule
-from pacfl.learning.task import Learning
+from pacfl.learning.client_context import Learning
 from tests.experiment.tables import Table, only, table
 
 TOML = """
@@ -103,7 +103,7 @@ def test_an_experiment_of_nothing_but_an_algorithm_has_defaults() -> None:
 
 def test_the_default_data_can_be_dealt_to_the_default_number_of_clients() -> None:
     from pacfl.data import build_scheme, load, partition  # only here: it reads the data
-    from pacfl.learning.plan import stream
+    from pacfl.learning.randomness import stream
 
     data = Data()
     parts = partition(load(data.name), build_scheme(data.scheme), data.clients, stream(0, "partition"))

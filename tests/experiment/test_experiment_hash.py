@@ -9,7 +9,7 @@ import pytest
 
 from pacfl.experiment.config import Data, Net, expand
 from pacfl.federation.schedule import Schedule
-from pacfl.learning.task import Learning
+from pacfl.learning.client_context import Learning
 from tests.experiment.tables import Table, only, table
 
 

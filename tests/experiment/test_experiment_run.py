@@ -268,7 +268,7 @@ def test_a_model_that_cannot_take_the_data_is_refused_before_any_training(tmp_pa
 @pytest.mark.parametrize("shape", [(6, 5), (6, 5, 3), (7,)], ids=["grey", "colour", "features"])
 def test_samples_are_prepared_channels_first_and_raw_ones_are_left_alone(shape: tuple[int, ...]) -> None:
     from pacfl.data import Iid, partition
-    from pacfl.learning.plan import stream
+    from pacfl.learning.randomness import stream
 
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (40, *shape)).astype(np.uint8)

@@ -12,9 +12,9 @@ from pacfl.federation.client_side import Pool, Shard, Told
 from pacfl.federation.local import local
 from pacfl.federation.rounds import Score, rounds
 from pacfl.federation.schedule import Schedule, events
+from pacfl.learning.client_context import Diverged, Learning, Samples, Task
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Vector
-from pacfl.learning.task import Diverged, Learning, Samples, Task
 from tests.small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same, side
 
 ONE_ROUND = Schedule(rounds=1, sample=1.0)

@@ -8,7 +8,7 @@ from flwr.app import Context, Message, RecordDict
 
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import ClientSide
-from pacfl.flower_app.answering import Home, answer
+from pacfl.flower.answering import Home, answer
 from pacfl.learning.eager import Eager
 from tests.small_federation import LEARNING, SEED, model, pool
 

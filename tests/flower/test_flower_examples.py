@@ -12,8 +12,8 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from pacfl.experiment.store import RunFolder
-from pacfl.flower_app.server import federate
-from pacfl.flower_app.site import home
+from pacfl.flower.server import federate
+from pacfl.flower.site import home
 from tests.flower.fake_grid import FakeGrid
 
 pytestmark = pytest.mark.usefixtures("identity")

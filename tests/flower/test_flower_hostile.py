@@ -11,9 +11,9 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.flower import Flower
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, events
+from pacfl.flower.backend import Flower
 from tests.flower.fake_grid import FakeGrid, Tamper, home_of
 from tests.small_federation import NAMES, SEED, lively, model, played, pool, same
 

@@ -19,7 +19,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 from flwr.supercore.run import Run
 from flwr.superlink.grid.http_grid import HttpGrid
 
-from pacfl.federation.inbox import BESIDE_ARRAYS, PIECES, Inbox
+from pacfl.flower.inbox import BESIDE_ARRAYS, PIECES, Inbox
 
 pytestmark = pytest.mark.usefixtures("identity")
 

@@ -11,9 +11,9 @@ from test_flower_server import GoneError, config, records, state_of
 from test_flower_server import Killed as KilledInRound
 
 from pacfl.experiment.checkpoint import LISTS
-from pacfl.federation.client_memory import ClientMemory
-from pacfl.flower_app import server
-from pacfl.flower_app.server import federate
+from pacfl.flower import server
+from pacfl.flower.client_memory import ClientMemory
+from pacfl.flower.server import federate
 from tests.flower.fake_grid import FakeGrid, home_of
 from tests.reliability.faults import Disk, Killed, faulty
 from tests.small_federation import lively, same

@@ -13,15 +13,14 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
 import pacfl
 from pacfl.experiment.settings import ConfigError
-from pacfl.federation import wire
-from pacfl.federation.client_memory import ClientMemory
-from pacfl.federation.flower import Flower
-from pacfl.federation.kinds import EVALUATE, SIGNATURE, TRAIN
-from pacfl.federation.replies import check_profile, forms_of_profile
 from pacfl.federation.rounds import Score, rounds
 from pacfl.federation.schedule import Schedule, events
-from pacfl.flower_app import settings, warm
-from pacfl.flower_app.site import Site
+from pacfl.flower import settings, warm, wire
+from pacfl.flower.backend import Flower
+from pacfl.flower.client_memory import ClientMemory
+from pacfl.flower.message_types import EVALUATE, SIGNATURE, TRAIN
+from pacfl.flower.reply_checks import check_profile, forms_of_profile
+from pacfl.flower.site import Site
 from tests.flower.fake_grid import FakeGrid, home_of
 from tests.small_federation import NAMES, SEED, lively, model, pool, same
 
@@ -182,14 +181,14 @@ def test_without_a_worker_there_is_no_answer(tmp_path: Path) -> None:
 
 
 def test_the_worker_answers_as_the_client_itself_does_and_ends_with_its_companion(tmp_path: Path) -> None:
-    from pacfl.flower_app.answering import answer
-    from pacfl.flower_app.site import home
+    from pacfl.flower.answering import answer
+    from pacfl.flower.site import home
 
     companion = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     path = tmp_path / "s"
     environment = {**os.environ, "PYTHONPATH": str(Path(pacfl.__file__).parents[1])}
     worker = subprocess.Popen(
-        [sys.executable, "-m", "pacfl.flower_app.warm", str(path), "--with", str(companion.pid)], env=environment
+        [sys.executable, "-m", "pacfl.flower.warm", str(path), "--with", str(companion.pid)], env=environment
     )
     try:
         end = time.monotonic() + 60

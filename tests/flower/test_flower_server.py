@@ -11,9 +11,9 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 
 from pacfl.experiment.store import RunFolder
-from pacfl.federation.kinds import SIGNATURE, TRAIN
-from pacfl.flower_app import members, status
-from pacfl.flower_app.server import OtherFederationError, federate
+from pacfl.flower import members, status
+from pacfl.flower.message_types import SIGNATURE, TRAIN
+from pacfl.flower.server import OtherFederationError, federate
 from tests.flower.fake_grid import FakeGrid, home_of
 from tests.small_federation import LIVELY, SEED, lively, same
 

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 import pacfl
 from pacfl.cli import app
 from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.flower import NoReplyError
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, events
-from pacfl.flower_app.simulation import Simulated, Simulation, simulation
-from pacfl.learning.task import Learning
+from pacfl.flower.backend import NoReplyError
+from pacfl.flower.simulation import Simulated, Simulation, simulation
+from pacfl.learning.client_context import Learning
 from tests.small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same
 
 pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'pacfl[flower]'")
@@ -129,7 +129,7 @@ def here(*arguments: str) -> list[dict[str, Any]]:
 def test_the_backend_of_the_command_does_not_change_the_results(
     nodes: Simulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pacfl.flower_app.simulation.simulation", lambda *_: nullcontext(nodes))
+    monkeypatch.setattr("pacfl.flower.simulation.simulation", lambda *_: nullcontext(nodes))
     assert here(*command(tmp_path, "flower")) == here(*command(tmp_path, "local"))
 
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacfl.alike import federation as federations
-from pacfl.alike import sigfile, signing
-from pacfl.alike.federation import Federation
-from pacfl.alike.reading import DataError, Reading, read
-from pacfl.alike.sigfile import MAGIC, PREFIX, SignatureError, SignatureFile
+from pacfl.signatures import federation as federations
+from pacfl.signatures import sigfile, signing
+from pacfl.signatures.federation import Federation
+from pacfl.signatures.reading import DataError, Reading, read
+from pacfl.signatures.sigfile import MAGIC, PREFIX, SignatureError, SignatureFile
 from pacfl.subspace import group, proximity
 from tests.fuzz.damage import damaged, examples, refused_or_read, rewritten, within
 

@@ -13,8 +13,8 @@ pytest.importorskip("flwr")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from pacfl.federation import wire
-from pacfl.federation.replies import Form, Refused, check_profile, check_size
+from pacfl.flower import wire
+from pacfl.flower.reply_checks import Form, Refused, check_profile, check_size
 
 often = examples(80)
 

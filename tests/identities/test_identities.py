@@ -9,7 +9,7 @@ from pacfl.algorithms import CFL, IFCA, PACFL, FedAvg, FedAvgFT, FedNova, FedPro
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.rounds import Round
 from pacfl.federation.schedule import Schedule
-from pacfl.learning.task import Learning
+from pacfl.learning.client_context import Learning
 from tests.small_federation import NAMES, lively, model, played, pool, same
 
 SAMPLED = Schedule(rounds=4, sample=0.5, evaluate_every=1, personal_every=2, loss=0.2)

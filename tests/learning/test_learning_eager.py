@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from pacfl.learning.client_context import Diverged, Learning, Samples, Task
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, Vector, as_model
-from pacfl.learning.plan import batch_order, stream
-from pacfl.learning.task import Diverged, Learning, Samples, Task
+from pacfl.learning.randomness import batch_order, stream
 
 Gradient = Callable[[Tensor], Tensor]  # at a vector
 

@@ -9,12 +9,12 @@ import pytest
 from numpy.typing import NDArray
 from torch import nn
 
+from pacfl.learning.client_context import Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.engines import build_engine
 from pacfl.learning.model import Model, ModelError, Vector, as_model
 from pacfl.learning.native.engine import Native
 from pacfl.learning.nets import NETS
-from pacfl.learning.task import Samples
 
 
 def served() -> Model:

@@ -4,10 +4,10 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from pacfl.learning.client_context import Samples
 from pacfl.learning.eager import Eager, check_outputs
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.nets import NETS, ResNet9, lenet5, logistic, mlp
-from pacfl.learning.task import Samples
 
 RNG = np.random.default_rng(0)
 

@@ -16,8 +16,8 @@ from tests.reliability.small_runs import commanded, left_by, one
 SOURCE = Path(pacfl.__file__).parent
 
 # Where the time of day is written down for people to read, and nothing hangs on it but whether a server seems silent
-FOR_PEOPLE = {"flower_app/server.py", "flower_app/status.py", "cli/deploy.py"}
-VALIDITY = {"deploy/keys.py"}  # of certificates
+FOR_PEOPLE = {"flower/server.py", "flower/status.py", "cli/deploy.py"}
+VALIDITY = {"flower/deploy/keys.py"}  # of certificates
 
 
 def asks_the_time_of_day(path: Path) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from pacfl.alike import federation
-from pacfl.alike.sigfile import SignatureFile
 from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import result, spread
+from pacfl.signatures import federation
+from pacfl.signatures.sigfile import SignatureFile
 from pacfl.subspace import group, proximity, self_angles, signature
 from pacfl.subspace.hierarchy import dendrogram
 

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster
 
-from pacfl.alike import federation
-from pacfl.alike.reading import DataError
 from pacfl.experiment.config import expand
 from pacfl.experiment.run import play
 from pacfl.experiment.store import RunFolder, StoreError, folder_of
 from pacfl.report.gather import gather
 from pacfl.report.runs import read
+from pacfl.signatures import federation
+from pacfl.signatures.reading import DataError
 from tests.report.folders import write_federation, write_run, write_runs
 
 TABLE = {

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import subspace_angles
 
 from pacfl.subspace import RankWarning, signature
-from pacfl.subspace.units import RESOLUTION
+from pacfl.subspace.noise_scale import RESOLUTION
 
 Array = NDArray[np.float64]
 EPS = np.finfo(np.float64).eps

@@ -12,10 +12,10 @@ from pacfl.algorithms.fednova import FedNova
 from pacfl.algorithms.fedprox import FedProx
 from pacfl.algorithms.ifca import IFCA
 from pacfl.algorithms.lg_fedavg import LGFedAvg
+from pacfl.algorithms.local_only import Solo
 from pacfl.algorithms.pacfl import PACFL
 from pacfl.algorithms.per_fedavg import PerFedAvg
 from pacfl.algorithms.scaffold import Scaffold
-from pacfl.algorithms.solo import Solo
 from pacfl.federation.algorithm import Algorithm
 
 ALGORITHMS: Final[Mapping[str, type[Algorithm]]] = {

@@ -7,7 +7,7 @@ from pacfl.federation.message import Message
 from pacfl.federation.private import Randomness, check_hiding, private_upload
 from pacfl.federation.robust import Aggregation, cluster_centres
 from pacfl.federation.settings import NotNegative
-from pacfl.learning.task import Task
+from pacfl.learning.client_context import Task
 
 
 @final

@@ -4,8 +4,8 @@ from typing import final
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
 from pacfl.federation.settings import Whole
+from pacfl.learning.client_context import Task
 from pacfl.learning.model import Vector
-from pacfl.learning.task import Task
 
 
 @final

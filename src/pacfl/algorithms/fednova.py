@@ -6,7 +6,7 @@ import numpy as np
 
 from pacfl.federation.algorithm import Algorithm, State, Upload, effective_steps, mean
 from pacfl.federation.message import Message
-from pacfl.learning.task import Task
+from pacfl.learning.client_context import Task
 
 
 @final

@@ -4,7 +4,7 @@ from typing import final
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
 from pacfl.federation.settings import NotNegative
-from pacfl.learning.task import Task
+from pacfl.learning.client_context import Task
 
 
 @final

@@ -8,9 +8,9 @@ import numpy as np
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.settings import Count
+from pacfl.learning.client_context import Task
 from pacfl.learning.model import Model, Vector
-from pacfl.learning.plan import stream
-from pacfl.learning.task import Task
+from pacfl.learning.randomness import stream
 
 
 @final

@@ -6,8 +6,8 @@ import numpy as np
 from pacfl.federation.algorithm import Algorithm, State
 from pacfl.federation.message import Message
 from pacfl.federation.settings import Count
+from pacfl.learning.client_context import Task
 from pacfl.learning.model import Model, Vector
-from pacfl.learning.task import Task
 
 
 @final

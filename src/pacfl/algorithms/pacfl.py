@@ -5,13 +5,13 @@ from typing import Literal, final
 import numpy as np
 
 from pacfl.federation.algorithm import Algorithm, Upload
-from pacfl.federation.clustering import Floats, PACFLState, admitted, without
+from pacfl.federation.membership import Floats, PACFLState, admitted, without
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.private import Randomness, check_hiding, private_profile, private_upload
 from pacfl.federation.robust import Aggregation, cluster_centres
 from pacfl.federation.settings import Count, NotNegative, Share
+from pacfl.learning.client_context import Task
 from pacfl.learning.model import Model
-from pacfl.learning.task import Task
 from pacfl.privacy import gaussian_sigma
 from pacfl.subspace import Grouping, Linkage, Measure, group, proximity, self_angles, signature
 

@@ -6,8 +6,8 @@ import numpy as np
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
 from pacfl.federation.settings import NotNegative
+from pacfl.learning.client_context import Task
 from pacfl.learning.model import Vector
-from pacfl.learning.task import Task
 
 
 @final

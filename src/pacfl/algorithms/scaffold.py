@@ -6,8 +6,8 @@ import numpy as np
 
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, effective_steps
 from pacfl.federation.message import ClientId, Message
+from pacfl.learning.client_context import Task
 from pacfl.learning.model import Model, Vector
-from pacfl.learning.task import Task
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

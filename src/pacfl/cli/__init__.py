@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from pacfl import __version__
-from pacfl.cli import alike, deploy, experiments, report, reproduce  # noqa: F401 - they add their commands
+from pacfl.cli import deploy, experiments, report, reproduce, signatures  # noqa: F401 - they add their commands
 from pacfl.cli.console import app, err, out
 
 FULL = "; nothing is half written: make room, and give the same command again"

@@ -28,7 +28,7 @@ def reaching(backend: Backend, runs: "Sequence[Run]", workers: int) -> "Iterator
         yield local
         return
     try:
-        from pacfl.flower_app.simulation import simulation
+        from pacfl.flower.simulation import simulation
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in ("flwr", "ray"):
             raise MissingLibraryError("the backend flower needs Flower and Ray: pip install 'pacfl[flower]'") from None

@@ -34,13 +34,13 @@ def init(
         int | None, typer.Option(min=1, max=65535, help="The server's. Default: 8443, or a free one.")
     ] = None,
     rounds: Annotated[int, typer.Option(min=1)] = 10,
-    task: Annotated[str, typer.Option(help="Module with load_data and build_model.")] = "pacfl.flower_app.digits",
+    task: Annotated[str, typer.Option(help="Module with load_data and build_model.")] = "pacfl.flower.digits",
     algorithm: Annotated[str, typer.Option(help="As in an experiment.")] = "pacfl",
     deadline: Annotated[float, typer.Option(min=1, help="Seconds in which a client has to answer.")] = 300.0,
 ) -> None:
     """Write certificates, keys, start scripts and a README for the operator into a new folder."""
     with _flower():
-        from pacfl.deploy.layout import make
+        from pacfl.flower.deploy.layout import make
     settings: dict[str, dict[str, Any]] = {
         "algorithm": {"name": algorithm},
         "schedule": {"rounds": rounds, "sample": 1.0},
@@ -54,7 +54,7 @@ def init(
 def up(folder: Folder) -> None:
     """Start all of it on this machine, with TLS and authentication, and begin or go on with the federation."""
     with _flower():
-        from pacfl.deploy import loopback
+        from pacfl.flower.deploy import loopback
     for step in loopback.up(folder):
         out.print(f"started {step}", highlight=False)
 
@@ -63,7 +63,7 @@ def up(folder: Folder) -> None:
 def down(folder: Folder) -> None:
     """Stop what `up` has started."""
     with _flower():
-        from pacfl.deploy import loopback
+        from pacfl.flower.deploy import loopback
     for name in loopback.down(folder):
         out.print(f"stopped {name}", highlight=False)
 
@@ -72,7 +72,7 @@ def down(folder: Folder) -> None:
 def deployment_status(folder: Folder, as_json: AsJson = False) -> None:
     """Show which processes run, and how the federation is. Exit code 3: something is down; others as of `status`."""
     with _flower():
-        from pacfl.deploy import layout, loopback, processes
+        from pacfl.flower.deploy import layout, loopback, processes
     plan, running = layout.load(folder), processes.running(folder)
     wanted = [loopback.SERVER, *(loopback.site(i) for i in range(plan.clients))]
     told = _read(loopback.federation(folder))

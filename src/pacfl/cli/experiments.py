@@ -177,7 +177,7 @@ def _finish(
 ) -> str | None:
     """Play what is missing of a run, showing every record; if it diverges, what is to be said of it."""
     from pacfl.experiment.store import played
-    from pacfl.learning.task import Diverged
+    from pacfl.learning.client_context import Diverged
 
     try:
         for record in played(folder, play):

@@ -7,11 +7,11 @@ from pacfl.data.digits import digits
 from pacfl.data.download import download
 from pacfl.data.errors import DataError
 from pacfl.data.groups import ByAttribute, BySet, Given
-from pacfl.data.known import KNOWN, MIX4, Known, Remote
 from pacfl.data.loading import data_folder, load
 from pacfl.data.mixture import mixture
 from pacfl.data.partition import SCHEMES, Partition, build_scheme, partition
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme
+from pacfl.data.specs import KNOWN, MIX4, Known, Remote
 from pacfl.data.subset import held_out, subset, thinned
 
 __all__ = [

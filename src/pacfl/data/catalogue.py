@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pacfl.data.digits import DOMAINS, count_digits
 from pacfl.data.errors import DataError
-from pacfl.data.known import KNOWN, MIX4, Known, Remote, how_to_get, npz_format
 from pacfl.data.loading import data_folder, locate, nearest_missing
 from pacfl.data.readers.search import Format
+from pacfl.data.specs import KNOWN, MIX4, Known, Remote, how_to_get, npz_format
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pacfl.data.errors import DataError, library, suggestion
-from pacfl.data.known import KNOWN, how_to_get
 from pacfl.data.loading import data_folder
+from pacfl.data.specs import KNOWN, how_to_get
 from pacfl.files import locked
 
 

@@ -10,10 +10,10 @@ from typing import Final
 from pacfl.data.dataset import Dataset
 from pacfl.data.digits import digits
 from pacfl.data.errors import DataError, suggestion
-from pacfl.data.known import KNOWN, MIX4, Known, how_to_get
 from pacfl.data.mixture import mixture
 from pacfl.data.readers import npz
 from pacfl.data.readers.search import Format, Search
+from pacfl.data.specs import KNOWN, MIX4, Known, how_to_get
 
 
 def data_folder(given: str | Path | None = None) -> Path:

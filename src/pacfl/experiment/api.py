@@ -12,8 +12,8 @@ from pacfl.experiment import summary
 from pacfl.experiment.run import assembled, going_on
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.schedule import Schedule
+from pacfl.learning.client_context import Learning
 from pacfl.learning.model import ModelError
-from pacfl.learning.task import Learning
 
 Arrays = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]  # x_train, y_train, x_test, y_test
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pacfl.algorithms.cfl import CFLState
 from pacfl.algorithms.scaffold import ScaffoldState
 from pacfl.federation.algorithm import State
-from pacfl.federation.clustering import PACFLState
+from pacfl.federation.membership import PACFLState
 from pacfl.subspace import Grouping
 
 Arrays = dict[str, NDArray[Any]]

@@ -14,9 +14,9 @@ from pacfl import algorithms
 from pacfl.data import build_scheme
 from pacfl.experiment.settings import ConfigError, check_keys, converted, nearest, section, snake
 from pacfl.federation.schedule import Schedule
+from pacfl.learning.client_context import Learning
 from pacfl.learning.engines import ENGINES
 from pacfl.learning.nets import NETS
-from pacfl.learning.task import Learning
 
 FORMAT: Final = 1  # of runs; a new one makes old results unfindable, so it changes only with their meaning
 KEYS: Final = ("seeds", "engine", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation", "item")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data import Dataset, Partition
-from pacfl.federation.clustering import PACFLState
+from pacfl.federation.membership import PACFLState
 from pacfl.subspace.hierarchy import dendrogram
 
 

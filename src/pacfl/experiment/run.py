@@ -21,15 +21,15 @@ from pacfl.experiment.settings import ConfigError
 from pacfl.experiment.store import RunFolder, StoreError, data_digest
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import Pool, Shard
-from pacfl.federation.clustering import PACFLState
 from pacfl.federation.local import Local, local
+from pacfl.federation.membership import PACFLState
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Event, Schedule, events
+from pacfl.learning.client_context import Learning, Samples
 from pacfl.learning.eager import check_device, check_outputs
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.nets import NETS, InputShape
-from pacfl.learning.plan import stream
-from pacfl.learning.task import Learning, Samples
+from pacfl.learning.randomness import stream
 
 Reach = Callable[..., AbstractContextManager[Any]]  # ways to reach clients: local, or another of its form
 

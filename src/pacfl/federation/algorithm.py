@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.settings import check
+from pacfl.learning.client_context import Task
 from pacfl.learning.model import Model, Vector
-from pacfl.learning.task import Task
 
 
 @dataclass(frozen=True, eq=False)

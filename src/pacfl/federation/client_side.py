@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score
+from pacfl.learning.client_context import Diverged, Engine, Learning, Samples, Selected, Task
 from pacfl.learning.model import Model, Vector
-from pacfl.learning.task import Diverged, Engine, Learning, Samples, Selected, Task
 
 REMEMBERED_MODELS = 16
 REMEMBERED_SCORES = 10_000

@@ -17,10 +17,10 @@ from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.client_side import ClientSide, Pool
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score, Scores
+from pacfl.learning.client_context import Learning
 from pacfl.learning.eager import Eager
 from pacfl.learning.engines import build_engine
 from pacfl.learning.model import Model, Vector
-from pacfl.learning.task import Learning
 
 Run = Callable[[str, Sequence[tuple[Any, ...]]], list[Any]]
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
+from pacfl.learning.client_context import Task
 from pacfl.learning.model import Vector
-from pacfl.learning.plan import stream
-from pacfl.learning.task import Task
+from pacfl.learning.randomness import stream
 from pacfl.privacy import PrivateSignature, private_signature, secret, seeded
 from pacfl.privacy.updates import hidden_update, secret_normal
 

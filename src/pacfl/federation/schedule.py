@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pacfl.federation.message import ClientId
 from pacfl.federation.settings import Count, Share, Whole, check
-from pacfl.learning.plan import stream
+from pacfl.learning.randomness import stream
 
 Clients = tuple[ClientId, ...]
 

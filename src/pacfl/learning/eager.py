@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from pacfl.learning.client_context import Learning, Samples
 from pacfl.learning.model import Model, ModelError, Vector
-from pacfl.learning.task import Learning, Samples
 
 EVALUATED_AT_ONCE = 500
 

@@ -5,10 +5,10 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
+from pacfl.learning.client_context import Engine, Learning, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, ModelError
-from pacfl.learning.plan import stream
-from pacfl.learning.task import Engine, Learning, Samples
+from pacfl.learning.randomness import stream
 
 EngineName = Literal["auto", "native", "eager"]
 ENGINES: Final[tuple[str, ...]] = get_args(EngineName)

@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.subspace.noise import SPLITS, SelfAngles
 from pacfl.subspace.proximity import MEASURES, component_angles
+from pacfl.subspace.split_half import SPLITS, SelfAngles
 
 Array = NDArray[np.float64]
 SEED: Final = 0  # any will do: what is drawn is not secret

@@ -18,8 +18,8 @@ from pacfl.privacy.discrete import Noise, Whole, secret
 from pacfl.privacy.floor import noise_floor
 from pacfl.privacy.gaussian import gaussian_sigma
 from pacfl.privacy.reduction import reduced
-from pacfl.subspace.noise import SelfAngles
 from pacfl.subspace.signature import check_rank, fix_signs
+from pacfl.subspace.split_half import SelfAngles
 
 Array = NDArray[np.float64]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pacfl.alike import federation
-from pacfl.alike.reading import DataError
 from pacfl.report.facts import Alike, Clients, Grouped
+from pacfl.signatures import federation
+from pacfl.signatures.reading import DataError
 from pacfl.subspace.hierarchy import dendrogram
 
 

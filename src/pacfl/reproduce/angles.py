@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data import load
-from pacfl.learning.plan import stream
+from pacfl.learning.randomness import stream
 from pacfl.reproduce.availability import missing
 from pacfl.reproduce.figures import heat_map
 from pacfl.reproduce.items import Item

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pacfl.data import Dataset, Partition, build_scheme, load, partition
-from pacfl.learning.plan import stream
+from pacfl.learning.randomness import stream
 from pacfl.reproduce.availability import missing
 from pacfl.reproduce.figures import Figure, save
 from pacfl.reproduce.grouped import grouped

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.learning.plan import stream
+from pacfl.learning.randomness import stream
 from pacfl.reproduce import diversity, theorems
 from pacfl.reproduce.availability import missing
 from pacfl.reproduce.figures import Figure, save

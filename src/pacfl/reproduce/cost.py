@@ -9,10 +9,10 @@ from pacfl import algorithms
 from pacfl.experiment.config import Run
 from pacfl.federation.client_side import Pool, Shard
 from pacfl.federation.local import local
+from pacfl.learning.client_context import Learning, Samples
 from pacfl.learning.model import as_model
 from pacfl.learning.nets import NETS
-from pacfl.learning.plan import count_steps
-from pacfl.learning.task import Learning, Samples
+from pacfl.learning.randomness import count_steps
 
 MEASURED_CLIENTS: Final = 10
 MEASURED_SAMPLES: Final = 500

@@ -10,8 +10,8 @@ from pacfl.experiment.config import Run, expand
 from pacfl.experiment.run import Federation, going_on, read
 from pacfl.federation.algorithm import State
 from pacfl.federation.client_side import Pool
+from pacfl.learning.client_context import Engine, Samples
 from pacfl.learning.engines import build_engine
-from pacfl.learning.task import Engine, Samples
 from pacfl.reproduce.items import Item
 from pacfl.reproduce.making import Request
 

@@ -10,7 +10,7 @@ from pacfl.reproduce.availability import missing, wanted
 from pacfl.reproduce.cost import steps, steps_per_second
 from pacfl.reproduce.items import Item, items
 from pacfl.reproduce.making import Request, column_plan
-from pacfl.reproduce.playing import ended
+from pacfl.reproduce.missing_runs import ended
 
 
 def listed(request: Request) -> tuple[list[dict[str, Any]], float]:

@@ -10,9 +10,9 @@ from pacfl.experiment.config import Run
 from pacfl.experiment.settings import ConfigError
 from pacfl.reproduce.availability import missing
 from pacfl.reproduce.items import Item, Scale
+from pacfl.reproduce.missing_runs import ended, playing
 from pacfl.reproduce.outcome import Outcome, outcome
 from pacfl.reproduce.planning import Planned, plan, with_chosen
-from pacfl.reproduce.playing import ended, playing
 from pacfl.reproduce.tuning import Trial, chosen, trials
 
 Show = Callable[[Run, Mapping[str, Any]], None]

@@ -10,8 +10,8 @@ from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import megabits_per_client
 from pacfl.files import write_atomically
 from pacfl.reproduce.items import Item, Scale
+from pacfl.reproduce.missing_runs import ended
 from pacfl.reproduce.planning import Planned
-from pacfl.reproduce.playing import ended
 
 Outcome = dict[str, Any]  # plain values, ready for JSON
 DIGITS = 5

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data import Dataset, build_scheme, load, partition
-from pacfl.learning.plan import stream
+from pacfl.learning.randomness import stream
 from pacfl.reproduce.angles import CLASSES
 from pacfl.reproduce.availability import missing
 from pacfl.reproduce.figures import Figure, heat_map, save

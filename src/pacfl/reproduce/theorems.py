@@ -14,7 +14,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.learning.plan import stream
+from pacfl.learning.randomness import stream
 
 Array = NDArray[np.float64]
 Whose = Literal["all", "right"]  # the mean objective of all clients of the cluster, or of the rightly identified ones

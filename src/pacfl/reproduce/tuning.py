@@ -10,8 +10,8 @@ from pacfl import algorithms
 from pacfl.experiment.config import Run
 from pacfl.federation.algorithm import Algorithm
 from pacfl.reproduce.items import Tuning
+from pacfl.reproduce.missing_runs import ended
 from pacfl.reproduce.planning import NOT_TUNED_WITH, Planned, with_settings
-from pacfl.reproduce.playing import ended
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,15 @@
 
 from pacfl.subspace.agreement import adjusted_rand_index, match
 from pacfl.subspace.angles import principal_angles
+from pacfl.subspace.clustering import Grouping, group, regroup
 from pacfl.subspace.divergence import bhattacharyya, kl, mmd
-from pacfl.subspace.grouping import Grouping, group, regroup
 from pacfl.subspace.hierarchy import LINKAGES, Linkage, agglomerate, agglomerate_into
 from pacfl.subspace.newcomers import Bridge, Placement, place
-from pacfl.subspace.noise import self_angles
+from pacfl.subspace.noise_scale import adjust, floors
 from pacfl.subspace.proximity import MEASURES, Measure, extend, newcomer_rows, proximity
 from pacfl.subspace.signature import RankWarning, SignatureStream, signature
+from pacfl.subspace.split_half import self_angles
 from pacfl.subspace.threshold import Choice, Cut, Evidence, choose_threshold
-from pacfl.subspace.units import adjust, floors
 
 __all__ = [
     "LINKAGES",

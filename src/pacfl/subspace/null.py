@@ -8,7 +8,7 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.stats import chi2
 
 from pacfl.subspace.hierarchy import Linkage, dendrogram
-from pacfl.subspace.units import RESOLUTION, adjust, nearest
+from pacfl.subspace.noise_scale import RESOLUTION, adjust, nearest
 
 Array = NDArray[np.float64]
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.subspace.hierarchy import Labels, Linkage, check_proximity, cut, dendrogram
+from pacfl.subspace.noise_scale import adjust, checked_self_angles, floors, typical
 from pacfl.subspace.null import noise_energies, null_limits, size_classes
 from pacfl.subspace.stability import reproducibility
-from pacfl.subspace.units import adjust, checked_self_angles, floors, typical
 
 Array = NDArray[np.float64]
 Finding = Literal["alike", "distinct", "gradual"]

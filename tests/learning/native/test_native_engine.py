@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from torch import nn
 
+from pacfl.learning.client_context import Learning, Samples, Selected
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, Vector, as_model
 from pacfl.learning.native.compiling import assembly
@@ -16,7 +17,6 @@ from pacfl.learning.native.program import write_program
 from pacfl.learning.native.reading import read_plan
 from pacfl.learning.native.target import AVX2, AVX512, SSE, Target, machine
 from pacfl.learning.nets import lenet5, logistic, mlp
-from pacfl.learning.task import Learning, Samples, Selected
 
 Build = Callable[[], nn.Module]
 

@@ -7,7 +7,7 @@ from typing import Any
 import llvmlite
 from llvmlite import binding
 
-from pacfl.learning.native import keeping
+from pacfl.learning.native import code_cache
 from pacfl.learning.native.target import Target
 
 PIPELINE = "O3, loops and vectors as written"  # names what `_optimised` does, for code that is kept
@@ -24,8 +24,8 @@ class Machine:
             cpu=target.cpu, features=target.features, opt=3, jit=True
         )
         made_by = (llvmlite.__version__, str(binding.llvm_version_info), PIPELINE, machine.triple)
-        key = keeping.key(text, target.cpu, target.features, *made_by)
-        code = keeping.kept(key, lambda: machine.emit_object(_optimised(text, machine)))
+        key = code_cache.key(text, target.cpu, target.features, *made_by)
+        code = code_cache.kept(key, lambda: machine.emit_object(_optimised(text, machine)))
         self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
         self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
         self._engine.finalize_object()

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.learning.client_context import Learning, Samples, Selected
 from pacfl.learning.model import Vector
 from pacfl.learning.native.compiling import Machine
 from pacfl.learning.native.plan import Plan
 from pacfl.learning.native.program import Program, write_program
 from pacfl.learning.native.target import Target, machine
-from pacfl.learning.task import Learning, Samples, Selected
 
 AT_ONCE = 20  # samples in the workspace when no batch says how many
 

@@ -1,0 +1,120 @@
+"""A whole federation on this machine, with TLS and authentication as it would have them on many."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from pacfl.flower import status
+from pacfl.flower.deploy import layout, processes
+from pacfl.flower.deploy.layout import DeployError
+
+SERVER: Final = "server"
+SECONDS_TO_START: Final = 60.0
+
+
+def up(folder: Path) -> Iterator[str]:
+    """Start whatever is not running, and begin the federation or go on with it; tells each step."""
+    plan = layout.load(folder)
+    fresh = SERVER not in processes.running(folder)
+    if fresh:
+        start_server(folder)
+        yield f"server on {plan.hosts[0]}:{plan.port}"
+    for i in range(plan.clients):
+        if site(i) not in processes.running(folder):
+            register(folder, i)
+            start_site(folder, i)
+            yield f"site {i}"
+    if fresh or (status.read(federation(folder)) or {}).get("phase") in (None, "failed"):
+        yield f"run {begin(folder)}"
+
+
+def down(folder: Path) -> Iterator[str]:
+    """Stop all that `up` started, sites first."""
+    layout.load(folder)
+    for name in sorted(processes.running(folder), reverse=True):
+        processes.stop(folder, name)
+        yield name
+
+
+def start_server(folder: Path) -> None:
+    """The SuperLink, waited for until it listens."""
+    plan = layout.load(folder)
+    server = folder / "server"
+    processes.start(folder, SERVER, [str(server / "start.sh")], _environment(), server / "superlink.log")
+    end = time.monotonic() + SECONDS_TO_START
+    while time.monotonic() < end:
+        if SERVER not in processes.running(folder):
+            break
+        with socket.socket() as probe:
+            probe.settimeout(1.0)
+            if probe.connect_ex(("127.0.0.1", plan.port)) == 0:
+                return
+        time.sleep(0.2)
+    raise DeployError(
+        f"the server did not start; the end of {server / 'superlink.log'}:\n{_tail(server / 'superlink.log')}"
+    )
+
+
+def register(folder: Path, i: int) -> None:
+    """Let a site in. Nothing changes for one that is known."""
+    done = _flower(folder, "register.sh", str((folder / "sites" / str(i) / "node.pub").absolute()))
+    if not done.get("success") and "already" not in str(done).lower():
+        raise DeployError(f"site {i} was not registered: {done.get('error-message', done)}")
+
+
+def start_site(folder: Path, i: int) -> None:
+    """A SuperNode."""
+    where = folder / "sites" / str(i)
+    processes.start(folder, site(i), [str(where / "start.sh")], _environment(), where / "supernode.log")
+
+
+def begin(folder: Path, *options: str) -> str:
+    """Begin a run of the federation; its id."""
+    done = _flower(folder, "run.sh", *options)
+    if not done.get("success"):
+        raise DeployError(f"the run did not start: {done.get('error-message', done)}")
+    return str(done["run-id"])
+
+
+def site(i: int) -> str:
+    """Name of a site's process."""
+    return f"site-{i:04d}"
+
+
+def federation(folder: Path) -> Path:
+    """Where the server keeps the federation."""
+    return folder / "server" / "federation"
+
+
+def _flower(folder: Path, script: str, *arguments: str) -> dict[str, Any]:
+    """What one of the operator's scripts tells; a server that has just started may be too busy to answer at once."""
+    end = time.monotonic() + SECONDS_TO_START
+    while True:
+        told = _told([str((folder / "server" / script).absolute()), *arguments])
+        if "is unavailable" not in str(told.get("error-message")) or time.monotonic() > end:
+            return told
+
+
+def _told(command: list[str]) -> dict[str, Any]:
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False, timeout=120)
+    try:
+        told: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+    except ValueError:
+        return {"success": False, "error-message": (done.stdout + done.stderr)[-2000:]}
+    return told
+
+
+def _environment() -> dict[str, str]:
+    """Flower starts its own programs by name: those beside this Python come first."""
+    here = str(Path(sys.executable).parent)
+    return {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def _tail(path: Path) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-15:]) if path.exists() else ""

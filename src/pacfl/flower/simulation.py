@@ -1,0 +1,188 @@
+"""Experiments on Flower's simulation: the same runs as on the local backend, through real messages and Ray."""
+
+import logging
+import pickle
+import queue
+import secrets
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, final
+
+from flwr.app import Context
+from flwr.app import Message as Envelope
+from flwr.serverapp import Grid, ServerApp
+from flwr.simulation import run_simulation
+
+from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.client_side import ClientSide, Pool
+from pacfl.federation.message import ClientId, Message
+from pacfl.flower import wire
+from pacfl.flower.answering import Home, client_app
+from pacfl.flower.backend import Flower, NoReplyError, answers
+from pacfl.flower.client_memory import ClientMemory
+from pacfl.flower.message_types import IDENTITY
+from pacfl.learning.client_context import Learning
+from pacfl.learning.engines import build_engine
+from pacfl.learning.model import Model, Vector
+
+SECONDS_TO_START = 300.0
+SIDE = "side.pickle"
+
+
+@final
+@dataclass(eq=False)
+class Simulated(Flower):
+    """All clients answer, or the experiment stops. What they remember lies on this machine and can be checkpointed."""
+
+    folder: Path = Path()
+    n_clients: int = 0
+
+    @property
+    def memory(self) -> dict[ClientId, Message]:
+        """What clients remember."""
+        kept = {c: m.before(END)[0] for c, m in self._memories().items()}
+        return {c: memory for c, memory in kept.items() if memory is not None}
+
+    @memory.setter
+    def memory(self, memory: Mapping[ClientId, Message]) -> None:
+        for c, kept in memory.items():
+            self._memories()[c].keep(0, kept, None, 0)
+
+    @property
+    def last(self) -> dict[ClientId, Vector]:
+        """The weights that clients last trained."""
+        kept = {c: m.before(END)[1] for c, m in self._memories().items()}
+        return {c: last for c, last in kept.items() if last is not None}
+
+    @last.setter
+    def last(self, last: Mapping[ClientId, Vector]) -> None:
+        for c, trained in last.items():
+            kept = self._memories()[c]
+            kept.keep(0, kept.before(END)[0] or {}, trained, 0)
+
+    def forget(self, clients: Iterable[ClientId]) -> None:
+        """Clients who do not come back take with them what they remember."""
+        for c in clients:
+            shutil.rmtree(self.folder / self.federation / str(c), ignore_errors=True)
+
+    def _memories(self) -> dict[ClientId, ClientMemory]:
+        return {c: ClientMemory(self.folder / self.federation / str(c)) for c in range(self.n_clients)}
+
+    def _trouble(self, t: int, client: ClientId, what: str) -> None:
+        raise NoReplyError(f"round {t}, client {client}: {what}")
+
+
+END = 2**62  # after every round
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """Virtual nodes, and the folder that they share with this process."""
+
+    grid: Grid
+    folder: Path
+    nodes: Mapping[ClientId, int]
+
+    @contextmanager
+    def reach(
+        self,
+        algorithm: Algorithm,
+        model: Model,
+        pool: Pool,
+        learning: Learning,
+        seed: int,
+        workers: int = 1,  # noqa: ARG002 - was said when the simulation started
+        device: str = "cpu",
+        engine: str = "eager",
+    ) -> Iterator[Simulated]:
+        """A backend for one run, of the same form as `local`."""
+        import ray.cloudpickle
+
+        if len(pool.shards) > len(self.nodes):
+            raise ValueError(f"{len(pool.shards)} clients want as many nodes, the simulation has {len(self.nodes)}")
+        federation = secrets.token_hex(8)
+        folder = self.folder / federation
+        folder.mkdir(mode=0o700)
+        with (folder / SIDE).open("wb") as file:
+            parts = (algorithm, model, pool, learning, seed, device, engine)
+            ray.cloudpickle.dump(parts, file)  # type: ignore[no-untyped-call]  # models are built by local functions
+        nodes = {c: self.nodes[c] for c in range(len(pool.shards))}
+        yield Simulated(self.grid, algorithm, model, federation, nodes, folder=self.folder, n_clients=len(pool.shards))
+
+
+@contextmanager
+def simulation(n_clients: int, workers: int = 1) -> Iterator[Simulation]:
+    """Flower's simulation with one process for each worker, running until the block is left."""
+    logging.getLogger("flwr").setLevel(logging.ERROR)  # its warnings are about its own future
+    grids: queue.Queue[Grid | BaseException] = queue.Queue()
+    over = threading.Event()
+    server = ServerApp()
+
+    def hand_over(grid: Grid, context: Context) -> None:  # noqa: ARG001 - Flower's form
+        grids.put(grid)
+        over.wait()
+
+    server.main()(hand_over)
+    with tempfile.TemporaryDirectory(prefix="pacfl-") as name:
+        app = client_app(_homes(Path(name)))
+        resources: Any = {"init_args": {"num_cpus": workers}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+
+        def run() -> None:
+            try:
+                run_simulation(server, app, n_clients, backend_config=resources)
+            except BaseException as error:
+                grids.put(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            grid = grids.get(timeout=SECONDS_TO_START)
+            if isinstance(grid, BaseException):
+                raise NoReplyError(f"Flower's simulation did not start: {grid}") from grid
+            yield Simulation(grid, Path(name), _partitions(grid, n_clients))
+        finally:
+            over.set()
+            thread.join()
+
+
+def _homes(folder: Path) -> Home:
+    def home(context: Context, federation: str, client: ClientId) -> tuple[ClientSide, Path]:  # noqa: ARG001
+        return _side(folder / federation / SIDE), folder
+
+    return home
+
+
+@lru_cache(maxsize=2)
+def _side(path: Path) -> ClientSide:
+    """Read once in every process. The file is of this process's own making."""
+    with path.open("rb") as file:
+        algorithm, model, pool, learning, seed, device, engine = pickle.load(file)
+    chosen = build_engine(engine, model, pool.train.x.shape[1:], device)
+    return ClientSide(algorithm, model, pool, learning, chosen, seed)
+
+
+def _partitions(grid: Grid, n_clients: int) -> dict[ClientId, int]:
+    """Nodes by partition: their own numbers are drawn anew in every run."""
+    nodes: list[int] = []
+    while len(nodes) < n_clients:
+        nodes = list(grid.get_node_ids())
+    about: dict[str, Any] = {"round": 0, "client": 0}
+    sent = {}
+    for node in nodes:
+        for one in grid.push_messages([Envelope(wire.pack({}, about), node, IDENTITY, ttl=SECONDS_TO_START)]):
+            sent[one] = node
+    heard = answers(grid, set(sent), SECONDS_TO_START, 0.05)
+    partitions = {}
+    for one, reply in heard.items():
+        if isinstance(reply, str):
+            raise NoReplyError(f"Flower's simulation does not answer: {reply}")
+        partitions[int(str(wire.about(reply)["partition"]))] = sent[one]
+    if len(partitions) != n_clients:
+        raise NoReplyError(f"{len(partitions)} of {n_clients} simulated nodes answered")
+    return partitions

@@ -1,0 +1,160 @@
+"""A warm worker: a process beside a SuperNode that has everything imported, and answers each message in a fork.
+
+It is started with the SuperNode (`python -m pacfl.flower.warm SOCKET --with PID`), ends with it, and listens on a
+Unix socket that its owner only can reach. What travels is plain: JSON and the bytes of arrays, nothing is unpickled.
+"""
+
+import argparse
+import json
+import os
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+
+LARGEST_HEADER = 2**24
+
+
+class WorkerError(RuntimeError):
+    """What went wrong in the worker, in its own words."""
+
+
+def ask(path: str, kind: str, content: RecordDict, context: Context) -> RecordDict | None:
+    """The worker's reply; None if there is no worker."""
+    about = {
+        "kind": kind,
+        "paths": sys.path,  # the app that Flower has just installed is found there
+        "run_config": dict(context.run_config),
+        "node_config": dict(context.node_config),
+    }
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(path)
+        except OSError:
+            return None
+        connection.sendall(frozen(content, about))
+        connection.shutdown(socket.SHUT_WR)
+        with connection.makefile("rb") as stream:
+            reply, told = thawed(stream)
+    if "error" in told:
+        raise WorkerError(str(told["error"]))
+    return reply
+
+
+def serve(path: Path, companion: int) -> None:
+    """Answer until the companion has gone."""
+    import pacfl.algorithms
+    import pacfl.data
+    import pacfl.flower.answering
+    import pacfl.flower.site  # noqa: F401 - to have everything imported is what this process is for
+
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listening:
+        before = os.umask(0o177)
+        listening.bind(str(path))
+        os.umask(before)
+        listening.listen()
+        listening.settimeout(1.0)
+        while _lives(companion):
+            try:
+                connection, _ = listening.accept()
+            except TimeoutError:
+                connection = None
+            if connection is not None:
+                with connection:
+                    _in_a_fork(connection)
+            _bury()
+    path.unlink(missing_ok=True)
+
+
+def _in_a_fork(connection: socket.socket) -> None:
+    if os.fork():
+        return
+    try:
+        connection.settimeout(None)
+        with connection.makefile("rwb") as stream:
+            stream.write(_reply(stream))
+    finally:
+        os._exit(0)
+
+
+def _reply(stream: Any) -> bytes:
+    from pacfl.flower.answering import answer
+    from pacfl.flower.site import home
+
+    try:
+        content, about = thawed(stream)
+        sys.path[:] = about["paths"]
+        context = Context(0, 0, about["node_config"], RecordDict(), about["run_config"])
+        return frozen(answer(about["kind"], content, context, home), {})
+    except Exception as error:
+        return frozen(RecordDict(), {"error": f"{type(error).__name__}: {error}"})
+
+
+def frozen(content: RecordDict, about: Mapping[str, Any]) -> bytes:
+    """Records as bytes: the length of a header, the header in JSON, the arrays."""
+    arrays = {
+        record: [[name, a.dtype, list(a.shape), a.stype, len(a.data)] for name, a in values.items()]
+        for record, values in content.array_records.items()
+    }
+    header = {
+        "about": about,
+        "arrays": arrays,
+        "configs": {name: dict(record) for name, record in content.config_records.items()},
+        "metrics": {name: dict(record) for name, record in content.metric_records.items()},
+    }
+    text = json.dumps(header).encode()
+    blobs = [a.data for values in content.array_records.values() for a in values.values()]
+    return b"".join([struct.pack(">Q", len(text)), text, *blobs])
+
+
+def thawed(stream: Any) -> tuple[RecordDict, dict[str, Any]]:
+    """The records again, and what was said about them."""
+    (length,) = struct.unpack(">Q", _exactly(stream, 8))
+    if length > LARGEST_HEADER:
+        raise WorkerError(f"a header of {length:,} bytes")
+    header = json.loads(_exactly(stream, length))
+    content = RecordDict()
+    for record, values in header["arrays"].items():
+        arrays = {name: Array(d, tuple(shape), s, _exactly(stream, n)) for name, d, shape, s, n in values}
+        content[record] = ArrayRecord(arrays)
+    for record, values in header["configs"].items():
+        content[record] = ConfigRecord(values)
+    for record, values in header["metrics"].items():
+        content[record] = MetricRecord(values)
+    return content, header["about"]
+
+
+def _exactly(stream: Any, n: int) -> bytes:
+    content: bytes = stream.read(n)
+    if len(content) != n:
+        raise WorkerError("the worker ended before it had answered")
+    return content
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _bury() -> None:
+    """Children that have answered."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Answer messages beside a SuperNode, with everything imported.")
+    parser.add_argument("socket", type=Path)
+    parser.add_argument("--with", dest="companion", type=int, required=True, metavar="PID", help="end when it ends")
+    given = parser.parse_args()
+    serve(given.socket, given.companion)

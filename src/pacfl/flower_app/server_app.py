@@ -1,8 +1,0 @@
-"""The ServerApp of a deployed federation."""
-
-from flwr.serverapp import ServerApp
-
-from pacfl.flower_app.server import federate
-
-app = ServerApp()
-app.main()(federate)

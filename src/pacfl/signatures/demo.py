@@ -1,0 +1,41 @@
+"""A small federation out of scikit-learn's handwritten digits: four ways of writing them, clients of unequal size."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl.signatures.reading import DataError
+
+Images = NDArray[Any]
+
+STYLES: Final[Mapping[str, Callable[[Images], Images]]] = {
+    "upright": lambda images: images,
+    "turned": lambda images: np.rot90(images, axes=(1, 2)),
+    "negative": lambda images: 16 - images,
+    "mirrored": lambda images: images[:, :, ::-1],
+}
+CLIENTS_PER_STYLE: Final = 5
+
+
+def write_clients(folder: Path) -> tuple[list[Path], Path]:
+    """Files of twenty clients, five of each style, and of one newcomer with turned digits."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise DataError("the demonstration needs scikit-learn: pip install 'pacfl[demo]'") from None
+    images = load_digits().images.astype(np.uint8)
+    rng = np.random.default_rng(0)
+    images = images[rng.permutation(len(images))]
+    sizes = rng.integers(50, 110, len(STYLES) * CLIENTS_PER_STYLE + 1)
+    parts = iter(np.split(images, np.cumsum(sizes)))
+    paths = []
+    for i in range(CLIENTS_PER_STYLE):
+        for style, write_in_style in STYLES.items():
+            paths.append(folder / f"{style}-{i + 1}.npy")
+            np.save(paths[-1], write_in_style(next(parts)))
+    newcomer = folder / "newcomer.npy"
+    np.save(newcomer, STYLES["turned"](next(parts)))
+    return paths, newcomer

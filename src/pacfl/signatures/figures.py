@@ -1,0 +1,77 @@
+"""Pictures of a federation: its dendrogram and its proximity matrix."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+import numpy as np
+from scipy.cluster.hierarchy import dendrogram as draw_dendrogram
+from scipy.cluster.hierarchy import leaves_list
+
+from pacfl.files import replaced
+from pacfl.signatures.federation import Federation, unit_in_words
+from pacfl.subspace.hierarchy import dendrogram
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Picture = Literal["svg", "png"]
+PICTURES: Final[tuple[Picture, ...]] = get_args(Picture)
+
+MOST_NAMES: Final = 120  # more would not be legible
+MOST_LEAVES: Final = 300  # more would not be visible
+
+
+class FiguresError(RuntimeError):
+    """Pictures cannot be drawn here, and what to do."""
+
+
+def draw(federation: Federation, folder: Path, kind: Picture) -> list[Path]:
+    """Write dendrogram and heat map into the folder; where they are."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise FiguresError("pictures need matplotlib: pip install 'pacfl[figures]'") from None
+    if len(federation.names) < 2:
+        return []
+    grouping = federation.grouping
+    tree = dendrogram(grouping.distances(), grouping.linkage)
+
+    n_leaves = min(len(federation.names), MOST_LEAVES)
+    figure = Figure(figsize=(max(5.0, min(16.0, 0.16 * n_leaves + 2)), 4.5), layout="constrained")
+    axes = figure.subplots()
+    labels = list(federation.names) if len(federation.names) <= MOST_NAMES else None
+    draw_dendrogram(
+        tree,
+        ax=axes,
+        labels=labels,
+        no_labels=labels is None,
+        color_threshold=grouping.threshold,
+        above_threshold_color="0.6",
+        truncate_mode="lastp" if len(federation.names) > MOST_LEAVES else None,
+        p=MOST_LEAVES,
+        leaf_rotation=90,
+    )
+    axes.axhline(grouping.threshold, color="black", linestyle="--", linewidth=0.8)
+    axes.set_ylabel(f"{grouping.measure} angle ({unit_in_words(grouping)})")
+    axes.set_title(f"{int(grouping.labels.max()) + 1} clusters at {grouping.threshold:.3g} degrees")
+    dendrogram_path = _save(figure, folder / f"dendrogram.{kind}", kind)
+
+    order = np.lexsort([np.argsort(leaves_list(tree)), grouping.labels])
+    figure = Figure(figsize=(6.4, 5.4), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(grouping.proximity[np.ix_(order, order)], cmap="viridis", interpolation="nearest")
+    for boundary in np.flatnonzero(np.diff(grouping.labels[order])) + 0.5:
+        axes.axhline(boundary, color="white", linewidth=0.8)
+        axes.axvline(boundary, color="white", linewidth=0.8)
+    if len(order) <= MOST_NAMES // 3:
+        axes.set_xticks(range(len(order)), [federation.names[i] for i in order], rotation=90, fontsize=7)
+        axes.set_yticks(range(len(order)), [federation.names[i] for i in order], fontsize=7)
+    figure.colorbar(image, label=f"{grouping.measure} angle (degrees)")
+    axes.set_title("Angles between clients, by cluster")
+    return [dendrogram_path, _save(figure, folder / f"heatmap.{kind}", kind)]
+
+
+def _save(figure: "Figure", path: Path, kind: Picture) -> Path:
+    with replaced(path) as file:
+        figure.savefig(file, format=kind, dpi=120)
+    return path

@@ -1,0 +1,99 @@
+"""A federation of real processes on this machine, for tests: everything it starts is stopped when the block is left."""
+
+import json
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
+
+from pacfl.experiment.store import RunFolder
+from pacfl.flower import status
+from pacfl.flower.deploy import layout, loopback, processes
+from pacfl.flower.members import fingerprint
+
+
+@dataclass(frozen=True)
+class Loopback:
+    """A deployment and what it says of itself."""
+
+    folder: Path
+
+    def start(self, sites: list[int]) -> None:
+        """The server, some sites, and a run."""
+        loopback.start_server(self.folder)
+        for i in sites:
+            self.join(i)
+        loopback.begin(self.folder)
+
+    def join(self, i: int) -> None:
+        loopback.register(self.folder, i)
+        loopback.start_site(self.folder, i)
+
+    def kill(self, name: str) -> None:
+        """As if the power had failed."""
+        processes.stop(self.folder, name, signal.SIGKILL)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return status.read(loopback.federation(self.folder)) or {"phase": None, "round": -1, "clients": {}}
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        return RunFolder(loopback.federation(self.folder)).records()
+
+    def identity(self, i: int) -> str:
+        key = load_ssh_public_key((self.folder / "sites" / str(i) / "node.pub").read_bytes())
+        return fingerprint(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+    def number(self, i: int) -> int | None:
+        """What the server calls a site."""
+        found = [int(c) for c, told in self.status["clients"].items() if told["identity"] == self.identity(i)]
+        return found[0] if found else None
+
+    def cluster(self, i: int) -> int | None:
+        number = self.number(i)
+        told = None if number is None else self.status["clients"][str(number)]["cluster"]
+        return told if told is None else int(told)
+
+    def log(self, i: int) -> str:
+        return (self.folder / "sites" / str(i) / "supernode.log").read_text(errors="replace")
+
+    def peak_memory(self) -> dict[str, int]:
+        """MiB that the server's two processes, SuperLink and ServerApp, have had at most."""
+        server = processes.running(self.folder)[loopback.SERVER]
+        peaks = {}
+        for pid in (server, *processes._descendants(server)):
+            with suppress(OSError):  # it may end meanwhile
+                command = Path(f"/proc/{pid}/cmdline").read_text()
+                name = next((n for n in ("superlink", "serverapp") if n in command), "others")
+                peaks[name] = int(re.findall(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())[0]) // 1024
+        return peaks
+
+    def wait(self, what: str, until: Callable[[], bool], seconds: float) -> float:
+        """Seconds until something has come about."""
+        start = time.monotonic()
+        while not until():
+            if time.monotonic() - start > seconds:
+                raise AssertionError(f"{what}: not within {seconds:.0f} s; status {json.dumps(self.status)}")
+            time.sleep(0.2)
+        return time.monotonic() - start
+
+    def wait_for_round(self, t: int, seconds: float) -> float:
+        """Until as many rounds are finished."""
+        return self.wait(f"round {t}", lambda: len(self.records) >= t, seconds)
+
+
+@contextmanager
+def deployed(folder: Path, sites: int, settings: dict[str, dict[str, Any]]) -> Iterator[Loopback]:
+    """A deployment, none of it running yet."""
+    layout.make(folder, sites, settings=settings)
+    try:
+        yield Loopback(folder)
+    finally:
+        list(loopback.down(folder))

@@ -1,0 +1,201 @@
+"""Real processes on loopback, with TLS and authentication: a small federation always, and all that can happen if asked.
+
+The whole: pytest -m slow -s tests/deploy. It prints what was tried and what happened, as docs/deployment.md has it.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from loopback_federation import Loopback, deployed
+from lying_site import lying
+
+from pacfl.flower.deploy import keys, loopback, processes
+from pacfl.flower.deploy.layout import free_ports
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+DEADLINE = 40.0
+LEARNING = {"epochs": 1, "batch": 10, "lr": 0.05, "momentum": 0.5}
+
+
+def schedule(rounds: int) -> dict[str, object]:
+    return {"rounds": rounds, "sample": 1.0}
+
+
+def test_two_sites_federate_and_a_stranger_is_refused(short_path: Path) -> None:
+    asked = {"minimum-clients": 2, "deadline": DEADLINE}
+    with deployed(short_path, 2, {"federation": asked, "schedule": schedule(1), "learning": LEARNING}) as sites:
+        sites.start([0, 1])
+        refused = stranger(sites, "unknown")
+        sites.wait("the end", lambda: sites.status["phase"] == "finished", 300)
+        assert [r["round"] for r in sites.records] == [0, 1]
+        assert {sites.cluster(0), sites.cluster(1)} == {0, 1}
+        assert len(sites.status["clients"]) == 2
+        assert refused.startswith("exit code 305"), refused
+    assert processes.running(short_path) == {}
+
+
+@pytest.mark.slow
+def test_all_that_can_happen(short_path: Path) -> None:
+    asked = {"minimum-clients": 2, "deadline": DEADLINE}
+    with deployed(short_path, 5, {"federation": asked, "schedule": schedule(400), "learning": LEARNING}) as sites:
+        tell("start, TLS and authentication on", "server, 4 sites and a run", timed(lambda: sites.start([0, 1, 2, 3])))
+        tell("4 sites, 2 clusters", "round 3 done", sites.wait_for_round(3, 300))
+        assert sites.cluster(0) == sites.cluster(2) != sites.cluster(1) == sites.cluster(3)
+        joins(sites)
+        refusals(sites)
+        dies_in_mid_round(sites)
+        comes_back(sites)
+        server_is_killed(sites)
+        clusters = [sites.cluster(i) for i in range(5)]
+        assert clusters == [clusters[0], clusters[1], clusters[0], clusters[1], clusters[0]]
+        assert [r["round"] for r in sites.records] == list(range(len(sites.records)))
+
+
+@pytest.mark.slow
+def test_a_site_that_lies_is_refused_and_named_and_the_others_go_on(short_path: Path) -> None:
+    asked = {"minimum-clients": 2, "deadline": DEADLINE}
+    with (
+        deployed(short_path, 3, {"federation": asked, "schedule": schedule(10), "learning": LEARNING}) as sites,
+        lying(short_path / "sites" / "2"),
+    ):
+        sites.start([0, 1, 2])
+        sites.wait_for_round(2, 300)
+        before = sites.peak_memory()
+        sites.wait_for_round(4, 300)
+        grown = {name: peak - before[name] for name, peak in sites.peak_memory().items()}
+        sites.wait("the end", lambda: sites.status["phase"] == "finished", 600)
+        liar = sites.number(2)
+        said = [x["what"] for record in sites.records for x in record["troubles"] if x["client"] == liar]
+        for lie in ("more than 67,108,864 bytes", "no numbers", r"shape \(2409,\)", "has norm", "answers round 77"):
+            tell(f"a reply over the network: {lie}", next(what for what in said if re.search(lie, what)), 0)
+        assert len([what for what in said if "bytes of arrays" in what]) == 2
+        tell(
+            "memory, of a reply of 256 MiB",
+            f"ServerApp {grown['serverapp']}, SuperLink {grown['superlink']} MiB more",
+            0,
+        )
+        assert grown["serverapp"] < 192  # it stops at 64, and Flower has a few copies
+        assert all(x["client"] == liar for record in sites.records for x in record["troubles"])
+        assert sites.cluster(2) == sites.cluster(0) != sites.cluster(1)  # it said the truth in the end
+
+
+def joins(sites: Loopback) -> None:
+    """A fifth, of the first domain."""
+    before = {i: sites.cluster(i) for i in range(4)}
+    sites.join(4)
+    seconds = sites.wait("the fifth joins", lambda: sites.cluster(4) is not None, 120)
+    assert sites.cluster(4) == before[0]
+    assert {i: sites.cluster(i) for i in range(4)} == before
+    tell("a fifth site joins in mid-run", f"in cluster {sites.cluster(4)}, that of its domain; nobody moved", seconds)
+
+
+def refusals(sites: Loopback) -> None:
+    for kind in ("none", "unknown", "in use"):
+        start = time.monotonic()
+        said = stranger(sites, kind)
+        tell(f"a node with a key: {kind}", f"refused: {said}", time.monotonic() - start)
+    assert len(sites.status["clients"]) == 5
+
+
+def dies_in_mid_round(sites: Loopback) -> None:
+    """Killed as soon as it has been given something to train."""
+    number = sites.number(1)
+    trained = sites.log(1).count("Receiving: train")
+    sites.wait("site 1 is given a training", lambda: sites.log(1).count("Receiving: train") > trained, 120)
+    t = len(sites.records)
+    sites.kill(loopback.site(1))
+    seconds = sites.wait_for_round(t + 1, DEADLINE + 60)
+    played = sites.records[t]
+    assert seconds < DEADLINE + 15
+    assert [x["client"] for x in played["troubles"]] == [number], played
+    assert number in played["sampled"]
+    tell("a site is killed in mid-round", f"round ends without it: {played['troubles'][0]['what']}", seconds)
+
+
+def comes_back(sites: Loopback) -> None:
+    before, introductions = (sites.number(1), sites.cluster(1)), sites.log(1).count("query.signature")
+    gone = sites.wait("site 1 is missed", lambda: not sites.status["clients"][str(before[0])]["alive"], 180)
+    loopback.start_site(sites.folder, 1)
+
+    def trains_again() -> bool:
+        last = sites.records[-1]
+        return before[0] in last["sampled"] and before[0] not in [x["client"] for x in last["troubles"]]
+
+    seconds = sites.wait("site 1 trains again", trains_again, 180)
+    assert (sites.number(1), sites.cluster(1)) == before
+    assert sites.log(1).count("query.signature") == introductions
+    tell("it is missed", "no longer sampled", gone)
+    tell("it comes back", f"client {before[0]} in cluster {before[1]} as before, signature not asked again", seconds)
+
+
+def server_is_killed(sites: Loopback) -> None:
+    """With its ServerApp, in the middle of a round."""
+    clusters = [sites.cluster(i) for i in range(5)]
+    sites.kill(loopback.SERVER)
+    done = len(sites.records)
+    start = time.monotonic()
+    loopback.start_server(sites.folder)
+    loopback.begin(sites.folder)
+    sites.wait_for_round(done + 2, 300)
+    assert [r["round"] for r in sites.records] == list(range(len(sites.records)))
+    assert [sites.cluster(i) for i in range(5)] == clusters
+    lost = sum(len(r["troubles"]) for r in sites.records[done:])
+    tell(
+        "the SuperLink is killed and started again",
+        f"went on with round {done}, none lost or played twice, clusters kept, {lost} replies missing",
+        time.monotonic() - start,
+    )
+
+
+def stranger(sites: Loopback, kind: str) -> str:
+    """Try to get in with no key, a key that nobody registered, or one that a site is using; what was said."""
+    folder = sites.folder / "strangers" / kind.replace(" ", "-")
+    folder.mkdir(parents=True)
+    plan = loopback.layout.load(sites.folder)
+    command = [
+        str(Path(sys.executable).parent / "flower-supernode"),
+        *("--root-certificates", str(sites.folder / "server" / "ca.crt")),
+        *("--superlink", f"127.0.0.1:{plan.port}", "--host", "127.0.0.1", "--port", str(free_ports(1)[0])),
+        *("--max-retries", "1"),
+    ]
+    if kind == "unknown":
+        keys.write_node_key(folder)
+    key = sites.folder / "sites" / "0" / "node.key" if kind == "in use" else folder / "node.key"
+    command += [] if kind == "none" else ["--auth-supernode-private-key", str(key)]
+    log = folder / "log"
+    environment = {**loopback._environment(), "FLWR_HOME": str(folder / "flwr")}
+    processes.start(sites.folder, f"stranger-{kind}", command, environment, log)
+    try:
+        sites.wait(
+            f"a node with a key {kind} is refused",
+            lambda: f"stranger-{kind}" not in processes.running(sites.folder) or "ERROR" in log.read_text(),
+            90,
+        )
+        time.sleep(1.0)
+    finally:
+        processes.stop(sites.folder, f"stranger-{kind}")
+    text = " ".join(re.sub(r"\x1b\[\d+m", "", log.read_text(errors="replace")).split())
+    found = re.search(r"Exit Code: (\d+) (.{0,1000}?)(For more information|Traceback|$)", text)
+    return f"exit code {found[1]}, {found[2].strip()}" if found else text[-300:]
+
+
+def timed(do: object) -> float:
+    start = time.monotonic()
+    do()  # type: ignore[operator]
+    return time.monotonic() - start
+
+
+def tell(what: str, happened: str, seconds: float) -> None:
+    print(f"| {what} | {happened} | {seconds:.0f} s |", flush=True)
+
+
+def test_the_scripts_of_flower_are_where_this_python_is() -> None:
+    found = subprocess.run(
+        ["which", "flower-superexec"], env=loopback._environment(), capture_output=True, text=True, check=False
+    )
+    assert found.stdout.startswith(str(Path(sys.executable).parent))

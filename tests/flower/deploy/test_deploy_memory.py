@@ -1,0 +1,81 @@
+"""What clients remember lies at the clients, and outlasts their SuperNodes: real processes, TLS and authentication."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from loopback_federation import Loopback, deployed
+
+from benchmarks.flower import pooled
+from pacfl import algorithms
+from pacfl.experiment.store import RunFolder
+from pacfl.federation.algorithm import State
+from pacfl.federation.client_side import Pool
+from pacfl.federation.local import local
+from pacfl.federation.rounds import rounds
+from pacfl.federation.schedule import Event
+from pacfl.flower import digits
+from pacfl.flower.deploy import loopback, processes
+from pacfl.learning.client_context import Learning
+from pacfl.learning.model import as_model
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+LEARNING = {"epochs": 1, "batch": 10, "lr": 0.05, "momentum": 0.5}
+SEED = 0
+REMEMBERING: dict[str, dict[str, Any]] = {
+    "scaffold": {"name": "scaffold"},
+    "lg-fedavg": {"name": "lg-fedavg", "shared-layers": 1},
+}
+# Two rounds and one in which everybody is judged; then the SuperNodes are started anew for two more
+FIRST: Sequence[Event] = [Event(joining=(0, 1), sampled=(0, 1)), Event(sampled=(0, 1)), Event()]
+THEN: Sequence[Event] = [Event(sampled=(0, 1)), Event(sampled=(0, 1))]
+
+
+def on_one_machine(name: str, clients: Pool, *parts: Sequence[Event]) -> State:
+    """The same federation on the local backend, whose clients forget everything between two parts."""
+    algorithm, model = algorithms.build(**REMEMBERING[name]), as_model(digits.build_model, SEED)
+    state = algorithm.init_server(model)
+    done: list[Event] = []
+    for part in parts:
+        with local(algorithm, model, clients, Learning(**LEARNING), SEED) as backend:
+            *_, last = rounds(algorithm, backend, state, [*done, *part], start=len(done))
+        state, done = last.state, [*done, *part]
+    return state
+
+
+def finished(sites: Loopback, rounds_in_all: int) -> None:
+    def over() -> bool:
+        return (sites.status["phase"], sites.status["round"]) == ("finished", rounds_in_all)
+
+    sites.wait(f"the end of round {rounds_in_all}", over, 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REMEMBERING)
+def test_clients_remember_over_a_restart_of_their_supernodes(name: str, short_path: Path) -> None:
+    """To the last bit as on one machine without a break, and not as if they had forgotten."""
+    settings = {
+        "algorithm": REMEMBERING[name],
+        "federation": {"minimum-clients": 2, "deadline": 120.0},
+        "schedule": {"rounds": 2, "sample": 1.0},
+        "learning": LEARNING,
+    }
+    with deployed(short_path, 2, settings) as sites:
+        sites.start([0, 1])
+        finished(sites, 2)
+        for i in range(2):
+            processes.stop(sites.folder, loopback.site(i))
+        for i in range(2):
+            loopback.start_site(sites.folder, i)
+        loopback.begin(sites.folder, "--run-config", "schedule.rounds=4")
+        finished(sites, 4)
+        assert [x for record in sites.records for x in record["troubles"]] == []
+        kept = RunFolder(loopback.federation(sites.folder)).load_checkpoint()
+        site_of = {sites.number(i): i for i in range(2)}
+    assert kept is not None
+    clients = pooled([site_of[0], site_of[1]])
+    assert np.array_equal(kept["state"].models, on_one_machine(name, clients, [*FIRST, *THEN]).models)
+    assert not np.array_equal(kept["state"].models, on_one_machine(name, clients, FIRST, THEN).models)
