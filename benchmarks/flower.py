@@ -24,17 +24,17 @@ from flwr.app import Context, RecordDict
 from pacfl import algorithms
 from pacfl.experiment.run import Reach
 from pacfl.experiment.store import RunFolder
-from pacfl.federation.client_side import Pool, Shard
+from pacfl.federation.client_side import ClientIndices, Pool
 from pacfl.federation.local import local
 from pacfl.federation.rounds import rounds
-from pacfl.federation.schedule import Schedule, events
+from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.flower import digits, status
 from pacfl.flower.deploy import layout, loopback
 from pacfl.flower.simulation import simulation
-from pacfl.learning.client_context import Learning, Samples
+from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.model import as_model
 
-LEARNING = Learning(epochs=2, batch=10, lr=0.05, momentum=0.5)
+LEARNING = LocalTraining(epochs=2, batch_size=10, lr=0.05, momentum=0.5)
 PATIENCE = 900.0  # seconds for a deployed federation
 
 # What a client's process does for one message, part by part
@@ -53,7 +53,7 @@ def pooled(partitions: Sequence[int]) -> Pool:
     sites = [digits.load_data(context).pool(0) for context in contexts]
     shards, n_train, n_test = [], 0, 0
     for site in sites:
-        shards.append(Shard(site.shards[0].train + n_train, site.shards[0].test + n_test))
+        shards.append(ClientIndices(site.client_indices[0].train + n_train, site.client_indices[0].test + n_test))
         n_train, n_test = n_train + len(site.train.y), n_test + len(site.test.y)
     raw = np.concatenate([site.raw for site in sites])
     return Pool(_joined([site.train for site in sites]), _joined([site.test for site in sites]), raw, tuple(shards))
@@ -66,7 +66,7 @@ def _joined(parts: Sequence[Samples]) -> Samples:
 def played(reach: Reach, n_sites: int, n_rounds: int) -> float:
     """Seconds a round on a backend of the form of `local`."""
     algorithm, model = algorithms.build("pacfl"), as_model(digits.build_model, 0)
-    plan = list(events(Schedule(rounds=n_rounds, sample=1.0, evaluate_every=1), n_sites, 0))[:n_rounds]
+    plan = list(round_plans(Schedule(rounds=n_rounds, participation=1.0, evaluate_every=1), n_sites, 0))[:n_rounds]
     times = []
     with reach(algorithm, model, pooled(range(n_sites)), LEARNING, 0) as backend:
         before = time.perf_counter()
@@ -81,7 +81,11 @@ def deployed(n_sites: int, n_rounds: int, warm: bool) -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="pacfl-") as name:
         folder = Path(name) / "d"
         asked = {"minimum-clients": n_sites, "poll": 0.1}
-        chosen = {"federation": asked, "schedule": {"rounds": n_rounds, "sample": 1.0}, "learning": asdict(LEARNING)}
+        chosen = {
+            "federation": asked,
+            "schedule": {"rounds": n_rounds, "participation": 1.0},
+            "learning": asdict(LEARNING),
+        }
         layout.make(folder, n_sites, settings=chosen)
         if not warm:
             for script in (folder / "sites").glob("*/start.sh"):

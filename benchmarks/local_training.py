@@ -20,7 +20,7 @@ from benchmarks import training_peers as peers
 from benchmarks.timing import CORES, Times, busy, interleaved, rates, spread
 from benchmarks.training_runs import published, whole_run
 from benchmarks.training_work import LEARNING, NETS, Net, clients, flops
-from pacfl.learning.client_context import Engine, Learning
+from pacfl.learning.client_context import Engine, LocalTraining
 from pacfl.learning.eager import Eager
 from pacfl.learning.engines import build_engine
 
@@ -44,7 +44,7 @@ def speed(given: argparse.Namespace) -> None:
         large = name == "resnet9"
         n_clients, n_samples = (4, 50) if large else (given.clients, given.samples)
         pool = clients(net, n_clients, n_samples)
-        steps = n_clients * -(-n_samples // LEARNING.batch)
+        steps = n_clients * -(-n_samples // LEARNING.batch_size)
         with ExitStack() as stack:
             tasks: dict[str, Callable[[], object]] = {
                 f"DataLoader, eager, {CORES} threads": peers.loaders(net, pool, CORES),
@@ -67,7 +67,7 @@ def speed(given: argparse.Namespace) -> None:
 def _tell_speed(net: Net, times: Times, steps: int, work: int, size: str) -> None:
     base = median(next(iter(times.values())))
     peak = 10 * 2 * 1024**3 / median(times["matrix product"])
-    print(f"\n{net.name}; {size}, batch {LEARNING.batch}; {len(next(iter(times.values())))} repeats; {busy()}.\n")
+    print(f"\n{net.name}; {size}, batch {LEARNING.batch_size}; {len(next(iter(times.values())))} repeats; {busy()}.\n")
     print("| | steps per second | times DataLoader eager | of the product's speed |\n|---|---|---|---|")
     for name, seconds in times.items():
         if name != "matrix product":
@@ -113,9 +113,9 @@ def agreement(given: argparse.Namespace) -> None:
     the next step may take another path. How far that alone leads is told too: by the eager engine, from weights that
     differ by a rounding error.
     """
-    learning = Learning(batch=10, lr=0.01, momentum=0.5)
+    learning = LocalTraining(batch_size=10, lr=0.01, momentum=0.5)
     print("\nLargest difference from the eager engine after 50 steps, median (range) of", given.repeats, "data sets.\n")
-    kinds = ("plain", "pull", "shift", "lookahead", "eager, weights 1e-8 away")
+    kinds = ("plain", "prox", "gradient_correction", "inner_step", "eager, weights 1e-8 away")
     print(f"| | {' | '.join(kinds)} | 1 and {CORES} threads |\n|---|{'---|' * (len(kinds) + 1)}")
     for name in (n for n in given.nets if n != "resnet9"):
         net = NETS[name]
@@ -138,18 +138,21 @@ def agreement(given: argparse.Namespace) -> None:
         print(f"| {net.name} | {' | '.join(spread(apart[kind]) for kind in kinds)} | {equal} |")
 
 
-def _apart(both: list[Engine], net: Net, kind: str, seed: int, learning: Learning) -> float:
+def _apart(both: list[Engine], net: Net, kind: str, seed: int, learning: LocalTraining) -> float:
     with peers.threads(1):
         rng = np.random.default_rng(seed)
         samples = clients(net, 1, 100, seed=seed).train
         w = net.model().initial
         some = rng.normal(scale=0.01, size=w.shape).astype(np.float32)
-        pull, shift = ((0.1, w + some) if kind == "pull" else None), (some if kind == "shift" else None)
-        lookahead = 0.01 if kind == "lookahead" else None
+        prox, gradient_correction = (
+            ((0.1, w + some) if kind == "prox" else None),
+            (some if kind == "gradient_correction" else None),
+        )
+        inner_step = 0.01 if kind == "inner_step" else None
         order = np.stack([rng.permutation(100) for _ in range(5)])
         starts = (w, w + 1e-6 * some if "away" in kind else w)
         one, other = (
-            e.sgd(start, samples, order, learning, pull, shift, lookahead, 0)
+            e.sgd(start, samples, order, learning, prox, gradient_correction, inner_step, 0)
             for e, start in zip(both, starts, strict=True)
         )
         return float(np.abs(one - other).max())
@@ -171,7 +174,7 @@ def growth(given: argparse.Namespace) -> None:
     )
     print("| clients | steps per second |\n|---|---|")
     for name, seconds in times.items():
-        print(f"| {name} | {rates(seconds, learning.epochs * total / learning.batch)} |")
+        print(f"| {name} | {rates(seconds, learning.epochs * total / learning.batch_size)} |")
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {

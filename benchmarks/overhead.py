@@ -1,7 +1,7 @@
 """Where the time of a run goes: python -m benchmarks.overhead experiments/mix4.toml --data D --set schedule.rounds=4.
 
 Client training and evaluation are what a run is for; everything else is overhead. What is paid once (reading data,
-signatures, their grouping) and what is paid for every round are told apart, so that a few rounds tell the share of a
+signatures, their clustering) and what is paid for every round are told apart, so that a few rounds tell the share of a
 longer run.
 """
 
@@ -23,7 +23,7 @@ from pacfl.federation.local import Local
 ONCE = {
     "data": (pipeline, "read"),
     "profiles": (Local, "profile"),
-    "grouping": (PACFL, "admit"),
+    "clustering": (PACFL, "admit"),
     "descriptions": (RunFolder, "describe"),
 }
 Spent = defaultdict[str, list[float]]  # seconds of every call, by part

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import subspace_angles
 
-from pacfl.subspace import agglomerate, extend, newcomer_rows, place, proximity, self_angles, signature
+from pacfl.subspace import agglomerate, extend, newcomer_rows, place, proximity, signature, split_half_angles
 from pacfl.subspace.proximity import MEASURES, Measure
 from studies.scenarios import data_folder, load
 
@@ -113,7 +113,7 @@ def at_scale(clients: int, repeats: int) -> None:
 
 
 def of_one_client(repeats: int) -> None:
-    """A signature against the whole decomposition, and the self-angles."""
+    """A signature against the whole decomposition, and the split-half angles."""
     if (data_folder() / "cifar10.npz").exists():
         name, images = "CIFAR-10", load("cifar10")[0][:SAMPLES]
     else:
@@ -123,7 +123,7 @@ def of_one_client(repeats: int) -> None:
         {
             "`signature`": lambda: signature(images, RANK),
             "`numpy.linalg.svd`": lambda: np.linalg.svd(matrix, full_matrices=False),
-            "`self_angles`": lambda: self_angles(images, RANK),
+            "`split_half_angles`": lambda: split_half_angles(images, RANK),
         },
         repeats,
     )

@@ -20,7 +20,7 @@ from benchmarks.training_work import LEARNING, NETS, Net, clients
 from pacfl.algorithms import FedAvg
 from pacfl.federation.client_side import Pool
 from pacfl.federation.local import local
-from pacfl.learning.client_context import Learning
+from pacfl.learning.client_context import LocalTraining
 
 Train = Callable[[], object]  # all clients, one epoch
 
@@ -70,7 +70,7 @@ def loaders(net: Net, pool: Pool, cores: int) -> Train:
     def train() -> None:
         with threads(cores):
             for own in sets:
-                epoch(net.module(), DataLoader(own, LEARNING.batch, shuffle=True))
+                epoch(net.module(), DataLoader(own, LEARNING.batch_size, shuffle=True))
 
     return train
 
@@ -82,16 +82,16 @@ def pictures(net: Net, pool: Pool, cores: int) -> Train:
     def train() -> None:
         with threads(cores):
             for own in sets:
-                epoch(net.module(), DataLoader(own, LEARNING.batch, shuffle=True))
+                epoch(net.module(), DataLoader(own, LEARNING.batch_size, shuffle=True))
 
     return train
 
 
 @contextmanager
-def ours(net: Net, pool: Pool, engine: str, workers: int, learning: Learning = LEARNING) -> Iterator[Train]:
+def ours(net: Net, pool: Pool, engine: str, workers: int, learning: LocalTraining = LEARNING) -> Iterator[Train]:
     """The local backend of this project."""
     model = net.model()
-    downloads = {c: {"w": model.initial} for c in range(len(pool.shards))}
+    downloads = {c: {"w": model.initial} for c in range(len(pool.client_indices))}
     with local(FedAvg(), model, pool, learning, 0, workers, engine=engine) as backend:
         backend.train(0, downloads, frozenset())  # workers are born when they are first needed
         yield lambda: backend.train(0, downloads, frozenset())
@@ -160,7 +160,7 @@ def _answered(message: Any, partition: int, name: str, n_clients: int, n_samples
     torch.set_num_threads(1)
     module = NETS[name].module()
     module.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    epoch(module, DataLoader(_own(name, n_clients, n_samples)[partition], LEARNING.batch, shuffle=True))
+    epoch(module, DataLoader(_own(name, n_clients, n_samples)[partition], LEARNING.batch_size, shuffle=True))
     return Message(RecordDict({"arrays": ArrayRecord(module.state_dict())}), reply_to=message)
 
 
@@ -194,7 +194,7 @@ def pfl_research(net: Net, pool: Pool, sampled: int, n_rounds: int, cores: int) 
         central_num_iterations=n_rounds, evaluation_frequency=10**6, train_cohort_size=sampled, val_cohort_size=0
     )
     training = NNTrainHyperParams(
-        local_batch_size=LEARNING.batch, local_num_epochs=LEARNING.epochs, local_learning_rate=LEARNING.lr
+        local_batch_size=LEARNING.batch_size, local_num_epochs=LEARNING.epochs, local_learning_rate=LEARNING.lr
     )
     backend = SimulatedBackend(federated, federated, postprocessors=[WeightByDatapoints()])
     with threads(cores):
@@ -221,7 +221,7 @@ class _Learner(nn.Module):
 
 
 def _each(pool: Pool) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
-    for shard in pool.shards:
+    for shard in pool.client_indices:
         yield pool.train.x[shard.train], pool.train.y[shard.train]
 
 

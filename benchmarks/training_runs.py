@@ -19,7 +19,7 @@ from pacfl.experiment.config import expand
 from pacfl.experiment.run import going_on, read
 from pacfl.federation.local import Local, local
 from pacfl.federation.rounds import rounds
-from pacfl.federation.schedule import Event, Schedule, events
+from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
 from pacfl.learning.native.engine import Native
 
 MIX4M: dict[str, Any] = {
@@ -30,7 +30,7 @@ MIX4M: dict[str, Any] = {
         "scheme": {"kind": "by-set", "counts": [32, 26, 28, 14], "size": 500},
     },
     "model": {"name": "lenet5"},
-    "learning": {"epochs": 5, "batch": 10, "lr": 0.01, "momentum": 0.5},
+    "learning": {"epochs": 5, "batch_size": 10, "lr": 0.01, "momentum": 0.5},
     "algorithm": {"name": "pacfl"},
 }
 
@@ -62,7 +62,7 @@ def counted(owner: type, methods: tuple[str, ...]) -> Iterator[list[float]]:
 
 def whole_run(data: Path | None, n_rounds: int) -> None:
     """PACFL on MIX-4m: the native engine on all cores, before, after and after the plain loop."""
-    schedule = {"rounds": n_rounds, "sample": 0.1, "evaluate_every": 10}
+    schedule = {"rounds": n_rounds, "participation": 0.1, "evaluate_every": 10}
     (run,) = expand({**MIX4M, "schedule": schedule})
     federation = read(run, data)
 
@@ -94,7 +94,7 @@ def published(n_rounds: int, repeats: int, with_flower: bool) -> None:
     """Rounds of FedAvg, one epoch of batches of 10, by every framework that is installed."""
     for title, (name, n_clients, n_samples, sampled) in PUBLISHED.items():
         net, pool = NETS[name], clients(NETS[name], n_clients, n_samples)
-        plan = list(events(Schedule(rounds=n_rounds, sample=sampled / n_clients), n_clients, 0))
+        plan = list(round_plans(Schedule(rounds=n_rounds, participation=sampled / n_clients), n_clients, 0))
         with ExitStack() as stack:
             tasks: dict[str, Callable[[], object]] = {}
             for engine, workers in (("native", CORES), ("eager", CORES)):
@@ -117,7 +117,7 @@ def published(n_rounds: int, repeats: int, with_flower: bool) -> None:
             print(f"| {who} | {spread([100 * s / n_rounds for s in seconds])} | {median(seconds) / base:.1f} |")
 
 
-def _federate(backend: Local, plan: list[Event]) -> None:
+def _federate(backend: Local, plan: list[RoundPlan]) -> None:
     for _ in rounds(backend.algorithm, backend, backend.algorithm.init_server(backend.model), plan):
         pass
 

@@ -10,13 +10,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
-from pacfl.federation.client_side import Pool, Shard
-from pacfl.learning.client_context import Learning, Samples
+from pacfl.federation.client_side import ClientIndices, Pool
+from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.nets import InputShape, ResNet9, lenet5, logistic, mlp
 
 CLASSES = 10
-LEARNING = Learning(epochs=1, batch=10, lr=0.01, momentum=0.5)
+LEARNING = LocalTraining(epochs=1, batch_size=10, lr=0.01, momentum=0.5)
 
 
 def two_convolutions(shape: InputShape, n_classes: int) -> nn.Module:
@@ -77,10 +77,10 @@ def clients(net: Net, n_clients: int, n_samples: int, n_test: int = 10, seed: in
 
     train, test = drawn(n_clients * n_samples), drawn(n_test)
     rows = np.arange(n_clients * n_samples).reshape(n_clients, n_samples)
-    return Pool(train, test, train.x, tuple(Shard(own, np.arange(n_test)) for own in rows))
+    return Pool(train, test, train.x, tuple(ClientIndices(own, np.arange(n_test)) for own in rows))
 
 
-def flops(net: Net, batch: int = LEARNING.batch) -> int:
+def flops(net: Net, batch: int = LEARNING.batch_size) -> int:
     """Floating-point operations of one step, if everything is computed."""
     x, y = torch.zeros(batch, *net.shape), torch.zeros(batch, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:

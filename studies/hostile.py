@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl import PACFL, Algorithm, BySet, FedAvg, Learning, Schedule, digits, federate, partition
+from pacfl import PACFL, Algorithm, BySet, FedAvg, LocalTraining, Schedule, digits, federate, partition
 from pacfl.data import Dataset, Partition
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.robust import Aggregation
-from pacfl.learning.client_context import Samples, Task
+from pacfl.learning.client_context import ClientContext, Samples
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.nets import mlp
 from pacfl.learning.randomness import stream
-from pacfl.subspace import adjusted_rand_index, self_angles, signature
+from pacfl.subspace import adjusted_rand_index, signature, split_half_angles
 
 Array = NDArray[np.float64]
 Profiles = dict[ClientId, Message]
@@ -26,19 +26,19 @@ Profiles = dict[ClientId, Message]
 DOMAINS, PER_DOMAIN, SIZE = 4, 10, 140
 SHARES = (0.1, 0.3)
 AGGREGATIONS: tuple[Aggregation, ...] = ("mean", "norm-clipping", "trimmed-mean", "median")
-LEARNING = Learning(epochs=2, lr=0.1)
+LEARNING = LocalTraining(epochs=2, lr=0.1)
 GIVEN = 5.5  # degrees, between what domains differ by and what their clients do
 
 
 # Poisoned updates: what a hostile client uploads instead of w, when it was given w0
 
 
-def _noise(task: Task, w0: Vector, w: Vector) -> Vector:
+def _noise(task: ClientContext, w0: Vector, w: Vector) -> Vector:
     drawn = stream(task.key[0], "hostile", *task.key[1:]).standard_normal(len(w))
     return np.asarray(w0 + 10 * np.linalg.norm(w - w0) * drawn / np.sqrt(len(w)), dtype=np.float32)
 
 
-UPDATES: Mapping[str, Callable[[Task, Vector, Vector], Vector]] = {
+UPDATES: Mapping[str, Callable[[ClientContext, Vector, Vector], Vector]] = {
     "sign flip": lambda task, w0, w: w0 - (w - w0),  # noqa: ARG005 - one form for all
     "sign flip, tenfold": lambda task, w0, w: w0 - 10 * (w - w0),  # noqa: ARG005
     "scaling tenfold": lambda task, w0, w: w0 + 10 * (w - w0),  # noqa: ARG005
@@ -73,7 +73,7 @@ def _at_the_middle(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
 def _boasting(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
     """At the middle, and claiming so much noise that every distance to them seems small."""
     forged = _at_the_middle(told, hostile)
-    return {c: {**own, "self_angles": np.full_like(own["self_angles"], 89.0)} for c, own in forged.items()}
+    return {c: {**own, "split_half_angles": np.full_like(own["split_half_angles"], 89.0)} for c, own in forged.items()}
 
 
 def _flooding(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
@@ -139,11 +139,11 @@ class Infiltrated(Algorithm):
         """As the inner."""
         return self.inner.aggregate(state, uploads)
 
-    def profile(self, task: Task) -> Message:
+    def profile(self, task: ClientContext) -> Message:
         """As the inner."""
         return self.inner.profile(task)
 
-    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
+    def train(self, task: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:
         """As the inner, and then worse."""
         if self.update is None or task.key[2] not in self.hostile:
             return self.inner.train(task, down, memory)
@@ -170,7 +170,7 @@ def infiltrators(share: float) -> frozenset[int]:
 def accuracy(algorithm: Algorithm, hostile: frozenset[int], seed: int, sample: float = 1.0) -> float:
     """Mean accuracy of the models that honest clients receive in the end."""
     dataset, parts = federation(seed)
-    schedule = Schedule(rounds=8, sample=sample)
+    schedule = Schedule(rounds=8, participation=sample)
     records = list(federate(dataset, parts, lambda: mlp((1, 8, 8), 10, 32), algorithm, LEARNING, schedule, seed=seed))
     scores = records[-2]["by_client"]["received"]
     return float(np.mean([score[0] for c, score in scores.items() if int(c) not in hostile]))
@@ -200,10 +200,10 @@ def told(seed: int) -> Profiles:
     """What everybody would tell who is honest."""
     dataset, parts = federation(seed)
     profiles: Profiles = {}
-    for c, shard in enumerate(parts.shards):
+    for c, shard in enumerate(parts.train_indices):
         x = dataset.x_train[shard]
-        basis, own = signature(x, 3), self_angles(x, 3)["smallest"]
-        profiles[c] = {"basis": basis.astype(np.float32), "self_angles": own.astype(np.float32)}
+        basis, own = signature(x, 3), split_half_angles(x, 3)["smallest"]
+        profiles[c] = {"basis": basis.astype(np.float32), "split_half_angles": own.astype(np.float32)}
     return profiles
 
 
@@ -253,7 +253,7 @@ def claimed(pacfl: PACFL, per_domain: int, lie: Callable[[NDArray[Any]], NDArray
     """Agreement of the others' clusters with their domains."""
     *others, liar = (c for c in range(DOMAINS * PER_DOMAIN) if c % PER_DOMAIN < per_domain)
     profiles = {c: told(seed)[c] for c in others}
-    profiles[liar] = {**told(seed)[liar], "self_angles": lie(told(seed)[liar]["self_angles"])}
+    profiles[liar] = {**told(seed)[liar], "split_half_angles": lie(told(seed)[liar]["split_half_angles"])}
     state = pacfl.admit(pacfl.init_server(_Nothing()), profiles)  # type: ignore[arg-type]  # its start is all
     return adjusted_rand_index([state.cluster_of[c] for c in others], [c // PER_DOMAIN for c in others])
 

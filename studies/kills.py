@@ -31,9 +31,9 @@ lr = 0.05
 
 [schedule]
 rounds = {rounds}
-sample = 0.5
+participation = 0.5
 evaluate-every = 10
-loss = 0.1
+client-dropout = 0.1
 
 [[algorithm]]
 name = "scaffold"

@@ -96,11 +96,11 @@ def guessed(size: int, rank: int, epsilon: float | None) -> float:
     for _ in range(KNOWN_RUNS):
         drawn = images[rng.permutation(len(images))[: size + 1]]
         cases = [np.concatenate([drawn[:size], last[None]]) for last in (drawn[size], 255 - drawn[size])]
-        truth = int(rng.integers(2))
-        released = basis_of(cases[truth], rank, epsilon, rng)
+        true_cluster = int(rng.integers(2))
+        released = basis_of(cases[true_cluster], rank, epsilon, rng)
         clean = [signature(unit(features(c, epsilon)) if epsilon else features(c, None), rank) for c in cases]
         nearness = [float(np.square(released.T @ own).sum()) for own in clean]
-        right.append(int(np.argmax(nearness)) == truth)
+        right.append(int(np.argmax(nearness)) == true_cluster)
     return float(np.mean(right))
 
 

@@ -50,7 +50,7 @@ def churning(rounds: int, algorithm: str) -> Run:
         leaves[str(t)], joins[str(t)] = [here[i]], [away[j]]
         here[i], away[j] = away[j], here[i]
     scheme = {"kind": "by-set", "counts": [15, 15, 15, 15], "size": 60}
-    schedule = {"rounds": rounds, "sample": 0.1, "evaluate-every": 100, "joins": joins, "leaves": leaves}
+    schedule = {"rounds": rounds, "participation": 0.1, "evaluate-every": 100, "joins": joins, "leaves": leaves}
     return _run({"name": "digits", "clients": 60, "scheme": scheme}, schedule, algorithm)
 
 
@@ -65,7 +65,7 @@ def crowd(n: int, algorithm: str, folder: Path) -> Run:
     ever = [list(range(COMING * t, COMING * (t + 1))) for t in range(n // COMING)]
     leaves = {str(t): ever[t - 1] for t in range(1, rounds + 1)}
     joins = {str(t): ever[t - 1 + PRESENT // COMING] for t in range(1, rounds + 1)}
-    schedule = {"rounds": rounds + 1, "sample": 0.1, "evaluate-every": 100, "joins": joins, "leaves": leaves}
+    schedule = {"rounds": rounds + 1, "participation": 0.1, "evaluate-every": 100, "joins": joins, "leaves": leaves}
     return _run({"name": "crowd", "clients": n, "scheme": {"kind": "label-skew", "share": 0.1}}, schedule, algorithm)
 
 

@@ -14,15 +14,23 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.subspace import adjust, adjusted_rand_index, choose_threshold, floors, proximity, self_angles, signature
+from pacfl.subspace import (
+    adjusted_rand_index,
+    choose_threshold,
+    noise_scale,
+    proximity,
+    rescale_by_noise,
+    signature,
+    split_half_angles,
+)
 from pacfl.subspace.alternatives import communities, density
 from pacfl.subspace.hierarchy import Labels, Linkage
-from pacfl.subspace.noise_scale import typical
+from pacfl.subspace.noise_scale import reference_scale
 from pacfl.subspace.proximity import MEASURES, Measure
 from studies.scenarios import SCENARIOS
 
 Array = NDArray[np.float64]
-Clustering = Callable[[Array, list[Array]], Labels]  # of a proximity and every client's self-angles
+Clustering = Callable[[Array, list[Array]], Labels]  # of a proximity and every client's split-half angles
 
 
 class Score(NamedTuple):
@@ -45,12 +53,12 @@ def _hierarchy(angles: Array, own: list[Array], linkage: Linkage) -> Labels:
 
 
 def _density(angles: Array, own: list[Array]) -> Labels:
-    return density(adjust(angles, floors(angles, own)))
+    return density(rescale_by_noise(angles, noise_scale(angles, own)))
 
 
 def _communities(angles: Array, own: list[Array]) -> Labels:
-    floor = floors(angles, own)
-    return communities(adjust(angles, floor), typical(floor))
+    floor = noise_scale(angles, own)
+    return communities(rescale_by_noise(angles, floor), reference_scale(floor))
 
 
 METHODS: Mapping[str, Clustering] = {
@@ -67,14 +75,14 @@ def outcome(scenario: str, seed: int, rank: int, measure: Measure) -> Outcome:
     """Cut the federation, sign and compare once; then cluster in every way."""
     make, wanted = SCENARIOS[scenario]
     clients, groups = make(np.random.default_rng([seed, *scenario.encode()]))
-    truth = groups == groups.max() if wanted == "2 to 4" else groups  # animals only, or not
+    true_cluster = groups == groups.max() if wanted == "2 to 4" else groups  # animals only, or not
     signatures = [signature(x, rank) for x in clients]
-    selves = [self_angles(x, rank) for x in clients]
+    selves = [split_half_angles(x, rank) for x in clients]
     angles = {m: proximity(signatures, m) for m in MEASURES}
     own = {m: [angles_of[m] for angles_of in selves] for m in MEASURES}
 
     def score(labels: Labels) -> Score:
-        return Score(int(labels.max()) + 1, adjusted_rand_index(truth, labels))
+        return Score(int(labels.max()) + 1, adjusted_rand_index(true_cluster, labels))
 
     methods = {name: score(cluster(angles[measure], own[measure])) for name, cluster in METHODS.items()}
     measures: dict[str, Score] = {m: score(_hierarchy(angles[m], own[m], "average")) for m in MEASURES}

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pacfl.subspace import MEASURES, proximity, self_angles, signature
-from studies.scenarios import dealt, load
+from pacfl.subspace import MEASURES, proximity, signature, split_half_angles
+from studies.scenarios import load, split_at_random
 
 SETS = ("cifar10", "fmnist", "mnist_m", "usps")
 CLIENTS = 20
@@ -17,9 +17,9 @@ def main() -> None:
     pairs = np.triu_indices(CLIENTS, 1)
     for name in SETS:
         for size in (40, 160):
-            clients = dealt(load(name)[0], [size] * CLIENTS, np.random.default_rng(0))
+            clients = split_at_random(load(name)[0], [size] * CLIENTS, np.random.default_rng(0))
             for rank in (1, 3, 5):
-                own = [self_angles(x, rank) for x in clients]
+                own = [split_half_angles(x, rank) for x in clients]
                 bases = [signature(x, rank) for x in clients]
                 cells = []
                 for measure in MEASURES:

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl import PACFL, BySet, Learning, Schedule, digits, federate, partition
+from pacfl import PACFL, BySet, LocalTraining, Schedule, digits, federate, partition
 from pacfl.learning.nets import mlp
 from pacfl.privacy import gaussian_sigma, private_signature, seeded
-from pacfl.subspace import adjusted_rand_index, choose_threshold, proximity, self_angles, signature
-from pacfl.subspace.split_half import SelfAngles
+from pacfl.subspace import adjusted_rand_index, choose_threshold, proximity, signature, split_half_angles
+from pacfl.subspace.split_half import SplitHalfAngles
 from studies.scenarios import SCENARIOS, Images
 
 EPSILONS: tuple[float | None, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, None)
@@ -37,16 +37,18 @@ class Outcome(NamedTuple):
     federation: str
     epsilon: float | None
     n_clusters: int
-    ari: float  # with the truth; for label skew, with the clusters of plain signatures
+    ari: float  # with the true_cluster; for label skew, with the clusters of plain signatures
     accuracy: float | None = None
 
 
-def told(client: Images, epsilon: float | None, rng: np.random.Generator) -> tuple[NDArray[np.float64], SelfAngles]:
+def told(
+    client: Images, epsilon: float | None, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], SplitHalfAngles]:
     """What a client sends."""
     if epsilon is None:
-        return signature(client, RANK), self_angles(client, RANK)
+        return signature(client, RANK), split_half_angles(client, RANK)
     made = private_signature(client, RANK, epsilon, DELTA, seeded(rng))
-    return made.basis, made.self_angles
+    return made.basis, made.split_half_angles
 
 
 def found(clients: Sequence[Images], epsilon: float | None, rng: np.random.Generator) -> Labels:
@@ -58,20 +60,20 @@ def found(clients: Sequence[Images], epsilon: float | None, rng: np.random.Gener
 def clustered(name: str, seed: int, epsilons: Sequence[float | None]) -> Iterator[Outcome]:
     """One federation, for every epsilon."""
     make, _ = SCENARIOS[name]
-    clients, truth = make(np.random.default_rng([seed, *name.encode()]))
+    clients, true_cluster = make(np.random.default_rng([seed, *name.encode()]))
     if name == SKEWED:
-        truth = found(clients, None, np.random.default_rng(seed))
+        true_cluster = found(clients, None, np.random.default_rng(seed))
     for epsilon in epsilons:
         rng = np.random.default_rng([seed, round(1000 * (epsilon or 0))])
         labels = found(clients, epsilon, rng)
-        yield Outcome(name, epsilon, int(labels.max()) + 1, adjusted_rand_index(truth, labels))
+        yield Outcome(name, epsilon, int(labels.max()) + 1, adjusted_rand_index(true_cluster, labels))
 
 
 def trained(name: str, seed: int, epsilons: Sequence[float | None]) -> Iterator[Outcome]:
     """Digits in four domains, forty clients: clusters, and accuracy of the models that are received."""
     dataset = digits()
     parts = partition(dataset, BySet((10, 10, 10, 10), 140), 40, np.random.default_rng(seed))
-    learning, schedule = Learning(epochs=2, lr=0.1), Schedule(rounds=15, sample=0.25)
+    learning, schedule = LocalTraining(epochs=2, lr=0.1), Schedule(rounds=15, participation=0.25)
     for epsilon in epsilons:
         pacfl = PACFL(signature_epsilon=epsilon, private_noise="seeded")
         *_, result = federate(dataset, parts, lambda: mlp((1, 8, 8), 10, 32), pacfl, learning, schedule, seed=seed)

@@ -44,8 +44,8 @@ def normalised(images: Images) -> Images:
     return np.asarray((scaled - scaled.mean(axis=(0, 1, 2))) / scaled.std(axis=(0, 1, 2)))
 
 
-def dealt(images: Images, sizes: Sequence[int], rng: np.random.Generator) -> list[Images]:
-    """The images dealt at random to clients of the given sizes, each image at most once."""
+def split_at_random(images: Images, sizes: Sequence[int], rng: np.random.Generator) -> list[Images]:
+    """The images split_at_random at random to clients of the given sizes, each image at most once."""
     if sum(sizes) > len(images):
         raise ValueError(f"{sum(sizes)} images are wanted, the set has {len(images)}")
     order = rng.permutation(len(images))
@@ -59,12 +59,12 @@ def mixed_sizes(n: int, rng: np.random.Generator) -> list[int]:
 
 def iid(name: str) -> Callable[[np.random.Generator], Federation]:
     """100 clients that share one set evenly: one cluster."""
-    return lambda rng: (dealt(load(name)[0], [SIZES[name]] * 100, rng), np.zeros(100, dtype=np.intp))
+    return lambda rng: (split_at_random(load(name)[0], [SIZES[name]] * 100, rng), np.zeros(100, dtype=np.intp))
 
 
 def iid_of_mixed_sizes(name: str) -> Callable[[np.random.Generator], Federation]:
     """80 clients of 40 to 240 samples of one set: one cluster."""
-    return lambda rng: (dealt(load(name)[0], mixed_sizes(80, rng), rng), np.zeros(80, dtype=np.intp))
+    return lambda rng: (split_at_random(load(name)[0], mixed_sizes(80, rng), rng), np.zeros(80, dtype=np.intp))
 
 
 def mix4m(
@@ -75,7 +75,7 @@ def mix4m(
     def federation(rng: np.random.Generator) -> Federation:
         clients: list[Images] = []
         for name, n in MIX4M.items():
-            clients += dealt(prepare(padded(load(name)[0])), sizes(n, rng), rng)
+            clients += split_at_random(prepare(padded(load(name)[0])), sizes(n, rng), rng)
         return clients, np.repeat(np.arange(4), list(MIX4M.values()))
 
     return federation
@@ -86,7 +86,7 @@ def rotated(name: str) -> Callable[[np.random.Generator], Federation]:
 
     def federation(rng: np.random.Generator) -> Federation:
         turns = np.repeat(np.arange(4), 25)
-        clients = dealt(load(name)[0], [SIZES[name]] * 100, rng)
+        clients = split_at_random(load(name)[0], [SIZES[name]] * 100, rng)
         return [np.rot90(c, int(turn), axes=(1, 2)) for c, turn in zip(clients, turns, strict=True)], turns
 
     return federation
@@ -97,7 +97,9 @@ def unbalanced(many: str, few: str) -> Callable[[np.random.Generator], Federatio
 
     def federation(rng: np.random.Generator) -> Federation:
         size = SIZES[many]
-        clients = dealt(padded(load(many)[0]), [size] * 95, rng) + dealt(padded(load(few)[0]), [size] * 5, rng)
+        clients = split_at_random(padded(load(many)[0]), [size] * 95, rng) + split_at_random(
+            padded(load(few)[0]), [size] * 5, rng
+        )
         return clients, np.repeat([0, 1], [95, 5])
 
     return federation

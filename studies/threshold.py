@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pacfl.subspace import adjusted_rand_index, choose_threshold, proximity, self_angles, signature
+from pacfl.subspace import adjusted_rand_index, choose_threshold, proximity, signature, split_half_angles
 from pacfl.subspace.proximity import MEASURES, Measure
 from studies.scenarios import ANIMALS, SCENARIOS
 
@@ -29,14 +29,14 @@ def outcome(scenario: str, seed: int, rank: int, measure: Measure, floors: bool)
     make, wanted = SCENARIOS[scenario]
     clients, groups = make(np.random.default_rng([seed, *scenario.encode()]))
     angles = proximity([signature(x, rank) for x in clients], measure)
-    own = [self_angles(x, rank, measures=[measure])[measure] for x in clients] if floors else None
+    own = [split_half_angles(x, rank, measures=[measure])[measure] for x in clients] if floors else None
     choice = choose_threshold(angles, own)
     n_clusters = int(choice.labels.max()) + 1
     skewed = wanted == "2 to 4"
     owned = max(groups.max(), 1)
     shares = tuple(float(groups[choice.labels == k].mean() / owned) for k in range(n_clusters)) if skewed else ()
-    truth = groups == owned if skewed else groups
-    ari = adjusted_rand_index(truth, choice.labels)
+    true_cluster = groups == owned if skewed else groups
+    ari = adjusted_rand_index(true_cluster, choice.labels)
     evidence = choice.evidence
     return Outcome(
         scenario,

@@ -11,11 +11,11 @@ import torch
 from pacfl.algorithms import ALGORITHMS, build
 from pacfl.data import digits, normalised
 from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.client_side import ClientSide, Pool, Shard
+from pacfl.federation.client_side import ClientIndices, ClientSide, Pool
 from pacfl.federation.local import local
 from pacfl.federation.rounds import Round, rounds
-from pacfl.federation.schedule import Schedule, events
-from pacfl.learning.client_context import Learning, Samples
+from pacfl.federation.schedule import Schedule, round_plans
+from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.nets import mlp
@@ -23,7 +23,7 @@ from pacfl.learning.nets import mlp
 torch.set_num_threads(1)  # as in every run, with backend or without
 
 SEED = 3
-LEARNING = Learning(epochs=1, batch=8, lr=0.1, momentum=0.5)
+LEARNING = LocalTraining(epochs=1, batch_size=8, lr=0.1, momentum=0.5)
 
 # Settings under which something happens in a few rounds: CFL splits whatever it may, PACFL cuts at given degrees
 LIVELY: Mapping[str, Mapping[str, Any]] = {
@@ -60,7 +60,7 @@ def pool(domains: tuple[str, ...] = ("upright", "negative"), sizes: tuple[int, .
         test = np.flatnonzero(dataset.source_test == domain)[::4]
         for i, size in enumerate(sizes):
             skewed = members[dataset.y_train[members] != i]
-            shards.append(Shard(np.sort(rng.choice(skewed, size, replace=False)), test))
+            shards.append(ClientIndices(np.sort(rng.choice(skewed, size, replace=False)), test))
     return Pool(
         Samples(scaled.x_train[:, None], scaled.y_train),
         Samples(scaled.x_test[:, None], scaled.y_test),
@@ -69,7 +69,7 @@ def pool(domains: tuple[str, ...] = ("upright", "negative"), sizes: tuple[int, .
     )
 
 
-def side(algorithm: Algorithm, clients: Pool | None = None, learning: Learning = LEARNING) -> ClientSide:
+def side(algorithm: Algorithm, clients: Pool | None = None, learning: LocalTraining = LEARNING) -> ClientSide:
     """The client half of an algorithm."""
     return ClientSide(algorithm, model(), clients or pool(), learning, Eager(model()), SEED)
 
@@ -78,13 +78,13 @@ def played(
     algorithm: Algorithm,
     schedule: Schedule,
     clients: Pool | None = None,
-    learning: Learning = LEARNING,
+    learning: LocalTraining = LEARNING,
     workers: int = 1,
 ) -> list[Round]:
     """All rounds of a run."""
     clients = clients or pool()
     with local(algorithm, model(), clients, learning, SEED, workers) as backend:
-        plan = events(schedule, len(clients.shards), SEED)
+        plan = round_plans(schedule, len(clients.client_indices), SEED)
         return list(rounds(algorithm, backend, algorithm.init_server(model()), plan))
 
 

@@ -11,7 +11,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Lowest first. Other modules beside the packages are above them all.
 LAYERS = (
+    "errors",
     "files",  # how a file is written: the standard library and nothing else
+    "settings",
     "subspace",
     "privacy",
     "signatures",

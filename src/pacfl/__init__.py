@@ -8,16 +8,20 @@ __version__ = "0.1.0"
 # Where each name lives. A part is imported when one of its names is first asked for, so that whoever wants signatures
 # only waits for no torch; the types stand in __init__.pyi.
 _PARTS: Final = {
-    "pacfl.subspace": ("agglomerate", "choose_threshold", "principal_angles", "proximity", "self_angles", "signature"),
+    "pacfl.subspace": (
+        "agglomerate", "choose_threshold", "principal_angles", "proximity", "signature",
+        "split_half_angles",
+    ),
     "pacfl.data": (
         "BySet", "Dataset", "Dirichlet", "Iid", "LabelSkew", "QuantitySkew", "digits", "from_arrays", "load", "mixture",
         "partition",
     ),
-    "pacfl.learning.client_context": ("Learning",),
+    "pacfl.learning.client_context": ("LocalTraining",),
     "pacfl.federation.algorithm": ("Algorithm",),
     "pacfl.federation.schedule": ("Schedule",),
     "pacfl.algorithms": (
-        "CFL", "FedAvg", "FedAvgFT", "FedNova", "FedProx", "IFCA", "LGFedAvg", "PACFL", "PerFedAvg", "Scaffold", "Solo",
+        "CFL", "FedAvg", "FedAvgFT", "FedNova", "FedProx", "IFCA", "LGFedAvg", "LocalOnly", "PACFL",
+        "PerFedAvg", "Scaffold",
     ),
     "pacfl.experiment.api": ("federate", "from_clients"),
 }  # fmt: skip

@@ -6,9 +6,9 @@ from pacfl.algorithms import FedAvgFT as FedAvgFT
 from pacfl.algorithms import FedNova as FedNova
 from pacfl.algorithms import FedProx as FedProx
 from pacfl.algorithms import LGFedAvg as LGFedAvg
+from pacfl.algorithms import LocalOnly as LocalOnly
 from pacfl.algorithms import PerFedAvg as PerFedAvg
 from pacfl.algorithms import Scaffold as Scaffold
-from pacfl.algorithms import Solo as Solo
 from pacfl.data import BySet as BySet
 from pacfl.data import Dataset as Dataset
 from pacfl.data import Dirichlet as Dirichlet
@@ -24,12 +24,12 @@ from pacfl.experiment.api import federate as federate
 from pacfl.experiment.api import from_clients as from_clients
 from pacfl.federation.algorithm import Algorithm as Algorithm
 from pacfl.federation.schedule import Schedule as Schedule
-from pacfl.learning.client_context import Learning as Learning
+from pacfl.learning.client_context import LocalTraining as LocalTraining
 from pacfl.subspace import agglomerate as agglomerate
 from pacfl.subspace import choose_threshold as choose_threshold
 from pacfl.subspace import principal_angles as principal_angles
 from pacfl.subspace import proximity as proximity
-from pacfl.subspace import self_angles as self_angles
 from pacfl.subspace import signature as signature
+from pacfl.subspace import split_half_angles as split_half_angles
 
 __version__: str

@@ -34,7 +34,7 @@ def test_defaults_are_those_of_the_paper() -> None:
     assert FedProx().mu in (0.01, 0.001)
     assert PerFedAvg().alpha == 1e-2
     assert (CFL().eps1, CFL().eps2, CFL().first_split) == (0.4, 1.6, 20)
-    assert IFCA().k == 2
+    assert IFCA().clusters == 2
     assert LGFedAvg().shared_layers == 2
     assert PACFL().rank == 3
 
@@ -62,7 +62,7 @@ def test_a_name_like_no_other_is_answered_by_all() -> None:
     [
         ("fedprox", "mue", "mu"),
         ("pacfl", "treshold", "threshold"),
-        ("pacfl", "per-clas", "per_class"),
+        ("pacfl", "per-clas", "per-class"),
         ("cfl", "eps3", "eps1|eps2"),
     ],
 )
@@ -87,8 +87,8 @@ def test_an_algorithm_without_settings_says_so() -> None:
         ("fedavg-ft", {"epochs": 1.5}),
         ("lg-fedavg", {"shared_layers": 0}),
         ("lg-fedavg", {"shared_layers": "two"}),
-        ("ifca", {"k": 0}),
-        ("ifca", {"k": 2.5}),
+        ("ifca", {"clusters": 0}),
+        ("ifca", {"clusters": 2.5}),
         ("cfl", {"eps1": "small"}),
         ("cfl", {"first_split": "late"}),
         ("pacfl", {"rank": 0}),
@@ -113,9 +113,9 @@ def test_settings_that_cannot_be_are_refused_when_an_algorithm_is_built(name: st
     ("settings", "told"),
     [
         (lambda: FedProx(mu=-1.0), "FedProx.mu must be a number of at least 0, got -1.0"),
-        (lambda: IFCA(k=True), "IFCA.k must be a whole number of at least 1, got True"),
+        (lambda: IFCA(clusters=True), "IFCA.clusters must be an integer of at least 1, got True"),
         (lambda: PACFL(threshold=math.inf), "PACFL.threshold must be 'auto' or a number of at least 0, got inf"),
-        (lambda: PACFL(clusters=0), "PACFL.clusters must be a whole number of at least 1 or left out, got 0"),
+        (lambda: PACFL(clusters=0), "PACFL.clusters must be an integer of at least 1 or left out, got 0"),
         (lambda: PACFL(per_class=1), "PACFL.per_class must be true or false, got 1"),  # type: ignore[arg-type]
         (lambda: PACFL(linkage="best"), "PACFL.linkage must be one of 'average', .*, got 'best'"),  # type: ignore[arg-type]
     ],
@@ -126,5 +126,5 @@ def test_a_refusal_names_the_setting_what_came_and_what_is_wanted(settings: Call
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    assert IFCA(k=np.int64(3)) == IFCA(k=3)  # type: ignore[arg-type]
+    assert IFCA(clusters=np.int64(3)) == IFCA(clusters=3)  # type: ignore[arg-type]
     assert PACFL(threshold=np.float32(4.5)) == PACFL(threshold=4.5)  # type: ignore[arg-type]

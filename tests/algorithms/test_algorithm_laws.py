@@ -13,8 +13,8 @@ from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.local import local
 from pacfl.federation.message import Message
 from pacfl.federation.rounds import Round, rounds
-from pacfl.federation.schedule import Event, Schedule, events
-from pacfl.learning.client_context import Learning
+from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
+from pacfl.learning.client_context import LocalTraining
 from tests.small_federation import LEARNING, NAMES, SEED, arrays_in, lively, model, played, pool, same, side
 
 CLIENTS = range(6)
@@ -34,7 +34,7 @@ def after_a_round(name: str) -> tuple[Any, list[Upload]]:
         uploads = []
         for c in CLIENTS:
             up, memory[c], _ = clients.train(t, c, algorithm.download(state, c), memory[c])
-            uploads.append(Upload(c, len(pool().shards[c].train), up))
+            uploads.append(Upload(c, len(pool().client_indices[c].train), up))
     return state, uploads
 
 
@@ -49,7 +49,7 @@ def assert_well(run: Sequence[Round]) -> None:
     for r in run:
         assert_sound(r.state)
         for by in r.scores.values():
-            assert set(by) == set(r.event.judged)
+            assert set(by) == set(r.plan.evaluated)
             assert all(np.isfinite([score.accuracy, score.loss]).all() for score in by.values())
 
 
@@ -126,9 +126,9 @@ def test_no_method_changes_its_arguments(name: str) -> None:
     own = dataclasses.replace(model(), initial=model().initial.copy())
     watched: Any = Watched(lively(name))
     plan = [
-        Event(joining=(0, 1, 2, 3, 4), sampled=(0, 1, 2, 3), lost=frozenset({2}), judged=(0, 4), personal=True),
-        Event(joining=(5, 1), sampled=(0, 1, 3, 4, 5), judged=(1, 2, 3)),
-        Event(sampled=(0, 1, 2, 3, 4, 5), judged=(5,), personal=True),
+        RoundPlan(joining=(0, 1, 2, 3, 4), sampled=(0, 1, 2, 3), lost=frozenset({2}), evaluated=(0, 4), personal=True),
+        RoundPlan(joining=(5, 1), sampled=(0, 1, 3, 4, 5), evaluated=(1, 2, 3)),
+        RoundPlan(sampled=(0, 1, 2, 3, 4, 5), evaluated=(5,), personal=True),
     ]
     with local(watched, own, pool(), LEARNING, SEED) as backend:
         run = list(rounds(watched, backend, watched.init_server(own), plan))
@@ -143,7 +143,7 @@ def test_no_method_changes_its_arguments(name: str) -> None:
 
 @every
 def test_a_federation_whose_replies_are_all_lost_stands_still(name: str) -> None:
-    run = played(lively(name), Schedule(rounds=3, sample=0.7, loss=1.0, evaluate_every=1))
+    run = played(lively(name), Schedule(rounds=3, participation=0.7, client_dropout=1.0, evaluate_every=1))
     assert_well(run)
     assert all(same(r.state, run[0].state) for r in run)
     assert all(r.bytes_up == 0 for r in run[1:])
@@ -151,8 +151,8 @@ def test_a_federation_whose_replies_are_all_lost_stands_still(name: str) -> None
 
 @every
 def test_lost_replies_are_survived(name: str) -> None:
-    run = played(lively(name), Schedule(rounds=6, sample=1.0, loss=0.5, evaluate_every=2))
-    assert any(0 < len(r.event.lost) < 6 for r in run)
+    run = played(lively(name), Schedule(rounds=6, participation=1.0, client_dropout=0.5, evaluate_every=2))
+    assert any(0 < len(r.plan.lost) < 6 for r in run)
     assert_well(run)
 
 
@@ -160,18 +160,18 @@ def test_lost_replies_are_survived(name: str) -> None:
 def test_a_federation_that_everybody_leaves_goes_on_when_they_are_back(name: str) -> None:
     schedule = Schedule(
         rounds=5,
-        sample=0.5,
+        participation=0.5,
         evaluate_every=1,
         joins={0: tuple(CLIENTS), 3: (4, 1), 4: (0, 2, 3, 5)},
         leaves={1: tuple(CLIENTS)},
     )
     run = played(lively(name), schedule)
-    assert [len(r.event.sampled) for r in run] == [3, 0, 0, 1, 3, 0]
+    assert [len(r.plan.sampled) for r in run] == [3, 0, 0, 1, 3, 0]
     assert same([r.state for r in run[1:3]], [run[0].state] * 2), "empty rounds change nothing"
     assert_well(run)
 
 
-def chaos(seed: int, n_rounds: int = 7) -> list[Event]:
+def chaos(seed: int, n_rounds: int = 7) -> list[RoundPlan]:
     """A plan in which anybody may come, go, come again and fall silent at any time."""
     rng = np.random.default_rng(seed)
     known: set[int] = set()
@@ -183,7 +183,7 @@ def chaos(seed: int, n_rounds: int = 7) -> list[Event]:
         present = {c for c in present if rng.random() < 0.7} | set(coming)
         sampled = tuple(c for c in sorted(present) if rng.random() < 0.7)
         lost = frozenset(c for c in sampled if rng.random() < 0.3)
-        plan.append(Event(coming, sampled, lost, tuple(sorted(known)), personal=t % 3 == 0))
+        plan.append(RoundPlan(coming, sampled, lost, tuple(sorted(known)), personal=t % 3 == 0))
     return plan
 
 
@@ -198,12 +198,12 @@ def test_any_coming_and_going_is_survived(name: str, seed: int) -> None:
 @every
 def test_newcomers_after_the_last_round_are_served_and_change_nothing(name: str) -> None:
     """The federation ends as if there were nobody else; what they are given is what is trained for them."""
-    run = played(lively(name), Schedule(rounds=2, sample=0.5, newcomers=2, fine_tune=1))
+    run = played(lively(name), Schedule(rounds=2, participation=0.5, newcomers=2, fine_tune=1))
     assert_well(run)
     *_, end, after = run
-    assert set(end.scores["personal"]) == set(range(6)) - set(after.event.joining)
+    assert set(end.scores["personal"]) == set(range(6)) - set(after.plan.joining)
     assert set(after.scores) == {"received", "last_trained", "personal", "fine_tuned"}
-    assert set(after.scores["fine_tuned"]) == set(after.event.joining)
+    assert set(after.scores["fine_tuned"]) == set(after.plan.joining)
     assert after.scores["last_trained"] == after.scores["received"], "they have never trained before"
     assert all(end.state.cluster_of[c] == after.state.cluster_of[c] for c in end.state.cluster_of)
     assert same(after.state.models[: len(end.state.models)], end.state.models)
@@ -211,7 +211,10 @@ def test_newcomers_after_the_last_round_are_served_and_change_nothing(name: str)
 
 @every
 def test_a_federation_of_one_is_a_federation(name: str) -> None:
-    plan = [Event(joining=(4,), sampled=(4,), judged=(4,), personal=True), Event(sampled=(4,), judged=(4,))]
+    plan = [
+        RoundPlan(joining=(4,), sampled=(4,), evaluated=(4,), personal=True),
+        RoundPlan(sampled=(4,), evaluated=(4,)),
+    ]
     algorithm = lively(name)
     with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
         assert_well(list(rounds(algorithm, backend, algorithm.init_server(model()), plan)))
@@ -219,19 +222,19 @@ def test_a_federation_of_one_is_a_federation(name: str) -> None:
 
 @every
 def test_a_round_without_local_epochs_teaches_nothing(name: str) -> None:
-    idle = Learning(epochs=0, batch=8, lr=0.1, momentum=0.5)
-    run = played(lively(name), Schedule(rounds=2, sample=1.0, evaluate_every=1), learning=idle)
+    idle = LocalTraining(epochs=0, batch_size=8, lr=0.1, momentum=0.5)
+    run = played(lively(name), Schedule(rounds=2, participation=1.0, evaluate_every=1), learning=idle)
     assert_well(run)
     assert same(run[1].scores["received"], run[0].scores["received"])
 
 
 def test_the_control_of_scaffold_is_the_mean_of_all_clients_controls() -> None:
     """Of those who took part, who did not, who came later and who left, as long as no reply is lost."""
-    schedule = Schedule(rounds=6, sample=0.5, joins={2: (1,), 4: (3, 5)}, leaves={3: (0,)})
+    schedule = Schedule(rounds=6, participation=0.5, joins={2: (1,), 4: (3, 5)}, leaves={3: (0,)})
     scaffold = lively("scaffold")
     seen: set[int] = set()
     with local(scaffold, model(), pool(), LEARNING, SEED) as backend:
-        for r in rounds(scaffold, backend, scaffold.init_server(model()), events(schedule, 6, SEED)):
+        for r in rounds(scaffold, backend, scaffold.init_server(model()), round_plans(schedule, 6, SEED)):
             seen |= set(r.state.cluster_of)
             known = [backend.memory.get(c, scaffold.init_client(model()))["c"] for c in sorted(seen)]
             np.testing.assert_allclose(r.state.control, np.mean(known, axis=0), rtol=0, atol=1e-6)
@@ -261,7 +264,7 @@ D, TAIL, SIGNATURE = 610, 90, 64 * 3 + 32  # a signature: 3 directions of 64 pix
     ],
 )
 def test_messages_hold_what_the_method_needs_and_no_more(name: str, down: int, up: int, joining: int) -> None:
-    first, second, end = played(lively(name), Schedule(rounds=2, sample=0.5))
+    first, second, end = played(lively(name), Schedule(rounds=2, participation=0.5))
     assert (first.bytes_down, second.bytes_down) == (3 * 4 * down, 3 * 4 * down)
     assert (first.bytes_up, second.bytes_up) == (6 * 4 * joining + 3 * 4 * up, 3 * 4 * up)
     assert (end.bytes_down, end.bytes_up) == (0, 0)

@@ -12,7 +12,7 @@ from pacfl.algorithms import PACFL, FedAvg
 from pacfl.federation.algorithm import Upload
 from pacfl.federation.membership import PACFLState
 from pacfl.federation.message import Message
-from pacfl.federation.schedule import Schedule, events
+from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.subspace import LINKAGES, MEASURES, Linkage, Measure, adjusted_rand_index, agglomerate, proximity, signature
 from tests.small_federation import model, played, pool, same, side
 
@@ -59,11 +59,11 @@ GIVEN = PACFL(threshold=12.0)
 
 def test_the_profile_is_the_signature_of_the_pixels_and_what_halves_of_them_show() -> None:
     for c in (0, 5):
-        rows = THREE.raw[THREE.shards[c].train]
+        rows = THREE.raw[THREE.client_indices[c].train]
         profile = profiles(PACFL(rank=2))[c]
-        assert set(profile) == {"basis", "self_angles"}
+        assert set(profile) == {"basis", "split_half_angles"}
         assert profile["basis"].tobytes() == signature(rows, 2).astype(np.float32).tobytes()
-        assert profile["self_angles"].shape == (32,)
+        assert profile["split_half_angles"].shape == (32,)
         assert {array.dtype for array in profile.values()} == {np.dtype(np.float32)}
 
 
@@ -93,8 +93,8 @@ def test_every_measure_can_be_used(measure: Measure) -> None:
     algorithm = PACFL(clusters=3, measure=measure)
     state = admitted(algorithm, range(12))
     assert len(set(state.cluster_of.values())) == 3
-    assert state.grouping is not None
-    assert state.grouping.measure == measure
+    assert state.clustering is not None
+    assert state.clustering.measure == measure
     if measure in ("smallest", "sum"):
         assert adjusted_rand_index(partition(state), TRUTH) == 1.0
     assert len(admitted(algorithm, range(1, 12), [0]).cluster_of) == 12
@@ -103,9 +103,9 @@ def test_every_measure_can_be_used(measure: Measure) -> None:
 @pytest.mark.parametrize("measure", MEASURES)
 def test_signatures_of_each_class_can_be_used(measure: Measure) -> None:
     """Clients that have three classes only: as many directions as of the whole, one of each class."""
-    few = tuple(replace(shard, train=shard.train[THREE.train.y[shard.train] >= 7]) for shard in THREE.shards)
+    few = tuple(replace(shard, train=shard.train[THREE.train.y[shard.train] >= 7]) for shard in THREE.client_indices)
     algorithm = PACFL(rank=1, clusters=3, measure=measure, per_class=True)
-    clients = side(algorithm, replace(THREE, shards=few))
+    clients = side(algorithm, replace(THREE, client_indices=few))
     own = {c: clients.profile(0, c) for c in range(12)}
     for c, profile in own.items():
         rows = few[c].train
@@ -129,8 +129,8 @@ def test_every_linkage_can_be_used(linkage: Linkage) -> None:
 def test_newcomers_are_placed_by_the_linkage(linkage: Linkage, threshold: Any) -> None:
     """Four of each domain but the last, whose last client comes alone and late."""
     state = admitted(PACFL(threshold=threshold, linkage=linkage), range(11), [11])
-    assert state.grouping is not None
-    assert state.grouping.linkage == linkage
+    assert state.clustering is not None
+    assert state.clustering.linkage == linkage
     assert state.cluster_of[11] == state.cluster_of[10]
 
 
@@ -167,9 +167,9 @@ def test_a_cluster_that_is_opened_later_starts_from_the_initial_model() -> None:
 
 
 def test_newcomers_after_the_last_round_are_judged_by_their_clusters_model() -> None:
-    run = played(GIVEN, Schedule(rounds=2, sample=1.0, newcomers=3), THREE)
+    run = played(GIVEN, Schedule(rounds=2, participation=1.0, newcomers=3), THREE)
     before, after = run[-2], run[-1]
-    newcomers = set(after.event.joining)
+    newcomers = set(after.plan.joining)
     untrained = played(FedAvg(), Schedule(rounds=0), THREE)[0].scores["received"]
     assert same(after.state.models, before.state.models)
     assert {c: after.state.cluster_of[c] for c in before.state.cluster_of} == before.state.cluster_of
@@ -205,19 +205,19 @@ def comings_and_goings(draw: st.DrawFn) -> Schedule:
 def test_nobody_changes_cluster_because_somebody_else_came(schedule: Schedule, algorithm: PACFL, drift: int) -> None:
     """A client is in another cluster than before only if its own signature is another; nor are models exchanged.
 
-    Whoever comes or comes back from the fourth event on has the data of another client, if there is drift.
+    Whoever comes or comes back from the fourth round_plan on has the data of another client, if there is drift.
     """
     state = algorithm.init_server(model())
-    for t, event in enumerate(events(schedule, 12, seed=0)):
+    for t, round_plan in enumerate(round_plans(schedule, 12, seed=0)):
         shift = drift if t > 3 else 0
-        told_now = {c: profiles(algorithm)[(c + shift) % 12] for c in event.joining}
+        told_now = {c: profiles(algorithm)[(c + shift) % 12] for c in round_plan.joining}
         before, state = state, algorithm.admit(state, told_now) if told_now else state
         same_data = [c for c in before.bases if np.array_equal(state.bases[c], before.bases[c])]
-        assert set(before.bases) - set(same_data) <= set(event.joining)
+        assert set(before.bases) - set(same_data) <= set(round_plan.joining)
         assert [state.cluster_of[c] for c in same_data] == [before.cluster_of[c] for c in same_data]
         assert same(state.models[: len(before.models)], before.models)
-        strangers = {k for c, k in state.cluster_of.items() if c not in before.cluster_of}
-        assert strangers <= set(before.cluster_of.values()) | set(range(len(before.models), len(state.models)))
+        incompatible = {k for c, k in state.cluster_of.items() if c not in before.cluster_of}
+        assert incompatible <= set(before.cluster_of.values()) | set(range(len(before.models), len(state.models)))
         uploads = [Upload(c, 5, {"w": np.full_like(model().initial, c + t)}) for c in state.cluster_of if c % 2]
         state = algorithm.aggregate(state, uploads)
 
@@ -292,8 +292,8 @@ def test_a_left_cluster_is_no_obstacle_to_training() -> None:
 
 def test_who_is_in_another_cluster_is_not_heard() -> None:
     """A cluster learns as if it were alone: the same rounds with its members only give the same model."""
-    schedule = Schedule(rounds=2, sample=1.0)
+    schedule = Schedule(rounds=2, participation=1.0)
     whole = played(GIVEN, schedule, THREE)[-1].state
     others = tuple(c for c in range(12) if c not in range(4, 8))
-    alone = played(FedAvg(), Schedule(rounds=2, sample=1.0, joins={9: others}), THREE)[-1].state
+    alone = played(FedAvg(), Schedule(rounds=2, participation=1.0, joins={9: others}), THREE)[-1].state
     assert same(whole.models[whole.cluster_of[5]], alone.models[0])

@@ -29,7 +29,7 @@ def middle() -> Message:
 
 def boast() -> Message:
     """Half way too, claiming so much noise that everybody seems near."""
-    return {**middle(), "self_angles": np.full(32, 89.0, dtype=np.float32)}
+    return {**middle(), "split_half_angles": np.full(32, 89.0, dtype=np.float32)}
 
 
 def random() -> Message:

@@ -20,13 +20,13 @@ def test_private_signatures_find_the_domains_by_themselves() -> None:
 
 
 def test_the_profile_is_the_private_signature() -> None:
-    rows = CLIENTS.raw[CLIENTS.shards[2].train]
+    rows = CLIENTS.raw[CLIENTS.client_indices[2].train]
     made = private_signature(rows, 2, 100.0, 1e-6, seeded(np.random.default_rng(0)))
     profile = side(PACFL(rank=2, signature_epsilon=100.0, signature_delta=1e-6), CLIENTS).profile(0, 2)
     assert profile["basis"].shape == made.basis.shape
     # With so much epsilon there is hardly any noise: the two differ by less than either says that it may
     cosine = float(np.linalg.svd(profile["basis"].T @ made.basis, compute_uv=False)[0])
-    assert np.degrees(np.arccos(min(cosine, 1.0))) < made.self_angles["smallest"].max()
+    assert np.degrees(np.arccos(min(cosine, 1.0))) < made.split_half_angles["smallest"].max()
 
 
 def test_seeded_noise_is_the_client_s_own_and_comes_again_whatever_the_round() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from pacfl.algorithms import ALGORITHMS, build
-from pacfl.federation.client_side import ClientSide, Pool, Shard
+from pacfl.federation.client_side import ClientIndices, ClientSide, Pool
 from pacfl.federation.message import nbytes
-from pacfl.learning.client_context import Learning, Samples
+from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.nets import lenet5
@@ -43,8 +43,8 @@ def bytes_sent(name: str) -> list[int]:
     algorithm = build(name)
     images = stream(0, "images").integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
     train = Samples(np.moveaxis(images, -1, 1).astype(np.float32) / 255, np.arange(40) % 10)
-    pool = Pool(train, train, images, (Shard(np.arange(40), np.arange(40)),))
-    client = ClientSide(algorithm, lenet(), pool, Learning(epochs=0), Eager(lenet()), seed=0)
+    pool = Pool(train, train, images, (ClientIndices(np.arange(40), np.arange(40)),))
+    client = ClientSide(algorithm, lenet(), pool, LocalTraining(epochs=0), Eager(lenet()), seed=0)
     profile = client.profile(0, 0)
     down = algorithm.download(algorithm.admit(algorithm.init_server(lenet()), {0: profile}), 0)
     up, _, _ = client.train(0, 0, down, algorithm.init_client(lenet()))

@@ -18,11 +18,11 @@ from torch import nn
 from pacfl.algorithms import CFL, IFCA, FedAvg, FedAvgFT, FedNova, FedProx, LGFedAvg, PerFedAvg, Scaffold
 from pacfl.federation.algorithm import Algorithm, State, Upload, effective_steps
 from pacfl.federation.message import Message
-from pacfl.learning.client_context import Learning, Samples, Task
+from pacfl.learning.client_context import ClientContext, LocalTraining, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, Vector, as_model
 
-ONE_STEP = Learning(epochs=1, batch=10, lr=0.1, momentum=0.0)
+ONE_STEP = LocalTraining(epochs=1, batch_size=10, lr=0.1, momentum=0.0)
 
 
 def linear() -> nn.Module:
@@ -34,9 +34,9 @@ def linear() -> nn.Module:
 MODEL = as_model(linear, 0)
 
 
-def client(x: Sequence[float], y: int, learning: Learning = ONE_STEP, key: int = 0) -> Task:
+def client(x: Sequence[float], y: int, learning: LocalTraining = ONE_STEP, key: int = 0) -> ClientContext:
     train = Samples(np.array(x, dtype=np.float32)[:, None], np.full(len(x), y))
-    return Task(MODEL, train, learning, Eager(MODEL), (0, 0, key), train.x)
+    return ClientContext(MODEL, train, learning, Eager(MODEL), (0, 0, key), train.x)
 
 
 def sigmoid(z: float) -> float:
@@ -44,7 +44,7 @@ def sigmoid(z: float) -> float:
 
 
 def one_round(
-    algorithm: Algorithm, tasks: Sequence[Task], state: Any = None, memory: dict[int, Message] | None = None
+    algorithm: Algorithm, tasks: Sequence[ClientContext], state: Any = None, memory: dict[int, Message] | None = None
 ) -> tuple[Any, dict[int, Message]]:
     """State and memory after a round of all the tasks."""
     if state is None:
@@ -77,9 +77,11 @@ def test_fedavg_by_hand() -> None:
 
 def test_fedprox_by_hand() -> None:
     """x = 2 of class 0, two steps, mu = 3. First: no distance yet, 0 + 0.1 · 1 = 0.1. Second: p = sigmoid(2 · 0.1 · 2),
-    gradient 2 (p - 1), and the pull 3 · (0.1 - 0): 0.1 - 0.1 · (2 (p - 1) + 0.3).
+    gradient 2 (p - 1), and the prox 3 · (0.1 - 0): 0.1 - 0.1 · (2 (p - 1) + 0.3).
     """
-    state, _ = one_round(FedProx(mu=3.0), [client([2], 0, Learning(epochs=2, batch=10, lr=0.1, momentum=0.0))])
+    state, _ = one_round(
+        FedProx(mu=3.0), [client([2], 0, LocalTraining(epochs=2, batch_size=10, lr=0.1, momentum=0.0))]
+    )
     p = sigmoid(0.4)
     assert_mirrored(state.models[0], 0.1 - 0.1 * (2 * (p - 1) + 0.3))
 
@@ -90,7 +92,7 @@ def test_fednova_by_hand() -> None:
     mean of directions -0.1 / 4 + 0.2 / 3 · 3/4 = 0.025, mean of steps 1/4 + 3 · 3/4 = 2.5; 0 - 2.5 · 0.025 = -0.0625.
     FedAvg would be at 0.1 / 4 - 0.2 · 3/4 = -0.125: the three steps count as three votes.
     """
-    single = Learning(epochs=1, batch=1, lr=0.1, momentum=0.0)
+    single = LocalTraining(epochs=1, batch_size=1, lr=0.1, momentum=0.0)
     tasks = [client([2], 0, single), client([0, 4, 0], 1, single, key=1)]
     assert_mirrored(one_round(FedNova(), tasks)[0].models[0], -0.0625)
     assert_mirrored(one_round(FedAvg(), tasks)[0].models[0], -0.125)
@@ -125,7 +127,7 @@ def test_scaffold_by_hand() -> None:
 
 def test_scaffolds_control_is_the_gradient_with_momentum_too() -> None:
     """x = 0.001 hardly moves the weights, so that every gradient is -0.0005; momentum 0.9 goes a(5, 0.9) steps far."""
-    learning = Learning(epochs=5, batch=1, lr=0.1, momentum=0.9)
+    learning = LocalTraining(epochs=5, batch_size=1, lr=0.1, momentum=0.9)
     _, memory = one_round(Scaffold(), [client([0.001], 0, learning)])
     assert memory[0]["c"].tolist() == pytest.approx([-0.0005, 0.0005], rel=1e-4)
 
@@ -179,9 +181,9 @@ def test_effective_steps_are_the_way_under_a_constant_gradient(momentum: float) 
 # IFCA
 
 
-def ifca_choice(tasks: Sequence[Task], models: Sequence[Sequence[float]]) -> dict[int, int]:
+def ifca_choice(tasks: Sequence[ClientContext], models: Sequence[Sequence[float]]) -> dict[int, int]:
     state = State(np.array(models, dtype=np.float32), dict.fromkeys(range(len(tasks)), 0))
-    return dict(one_round(IFCA(k=len(models)), tasks, state)[0].cluster_of)
+    return dict(one_round(IFCA(clusters=len(models)), tasks, state)[0].cluster_of)
 
 
 def test_ifca_takes_the_model_of_least_training_loss() -> None:
@@ -193,24 +195,24 @@ def test_ifca_takes_the_model_of_least_training_loss() -> None:
 
 def test_ifca_trains_what_was_chosen_and_leaves_the_rest() -> None:
     state = State(np.array([[-1, 1], [1, -1], [0, 0]], dtype=np.float32), {0: 0, 1: 0})
-    after, _ = one_round(IFCA(k=3), [client([1], 0), client([1], 0, key=1)], state)
+    after, _ = one_round(IFCA(clusters=3), [client([1], 0), client([1], 0, key=1)], state)
     p = sigmoid(2.0)
     assert after.models[[0, 2]].tolist() == state.models[[0, 2]].tolist()
     assert after.models[1].tolist() == pytest.approx([1 - 0.1 * (p - 1), -1 + 0.1 * (p - 1)], abs=1e-6)
-    assert IFCA(k=3).receive(client([1], 0), {"models": after.models}, {}).tolist() == after.models[1].tolist()
+    assert IFCA(clusters=3).receive(client([1], 0), {"models": after.models}, {}).tolist() == after.models[1].tolist()
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_ifca_starts_from_different_models_whatever_the_seed_of_the_run(seed: int) -> None:
     """Equal ones would be equal for ever, and all but one of them never chosen."""
     model = as_model(lambda: nn.Linear(3, 2), seed)
-    models = IFCA(k=5).init_server(model).models
+    models = IFCA(clusters=5).init_server(model).models
     assert len({row.tobytes() for row in models}) == 5
     assert models[0].tolist() == model.initial.tolist()
 
 
 def test_ifcas_other_models_are_others_in_another_run() -> None:
-    one, other = (IFCA(k=2).init_server(as_model(lambda: nn.Linear(3, 2), seed)).models[1] for seed in (0, 1))
+    one, other = (IFCA(clusters=2).init_server(as_model(lambda: nn.Linear(3, 2), seed)).models[1] for seed in (0, 1))
     assert one.tolist() != other.tolist()
 
 
@@ -327,7 +329,7 @@ def test_lg_shares_the_tail_and_keeps_the_body() -> None:
     tasks = []
     for c in range(2):
         train = Samples(np.array([[1.0], [2.0]], dtype=np.float32), np.full(2, c))
-        tasks.append(Task(model, train, ONE_STEP, Eager(model), (0, 0, c), train.x))
+        tasks.append(ClientContext(model, train, ONE_STEP, Eager(model), (0, 0, c), train.x))
     state = method.admit(method.init_server(model), {0: {}, 1: {}})
     assert state.models.shape == (1, 8)
     uploads, memory = [], {}

@@ -15,7 +15,7 @@ epochs = 1
 lr = 0.05
 [schedule]
 rounds = 2
-sample = 0.5
+participation = 0.5
 [[algorithm]]
 name = "fedavg"
 [[algorithm]]

@@ -156,7 +156,7 @@ def test_more_layers_than_the_model_has(run: Run) -> None:
         ("schedule.newcomers=8", "newcomers"),
         ("algorithm=[{name='fedprox', mu='much'}]", "mu"),
         ("algorithm=[{name='pacfl', threshold='automatic'}]", "threshold"),
-        ("learning.batch=0", "batch"),
+        ("learning.batch_size=0", "batch"),
     ],
 )
 def test_plans_and_settings_that_cannot_be(run: Run, settings: str, why: str) -> None:

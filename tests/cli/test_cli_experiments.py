@@ -288,7 +288,7 @@ def test_a_command_that_is_killed_at_any_moment_goes_on_with_the_same_words(run:
     [
         (["run", "nowhere.toml"], "cannot be read"),
         (["run", "experiment.toml", "--set", "data.client=3"], "did you mean 'clients'"),
-        (["run", "experiment.toml", "--set", "learning.lr=-1"], "lr must be positive"),
+        (["run", "experiment.toml", "--set", "learning.lr=-1"], "lr must be a number above 0"),
         (["run", "experiment.toml", "--set", "data.name='unheard-of'"], "unheard-of"),
         (["run", "experiment.toml", "--set", "model.name='lenet6'"], "did you mean 'lenet5'"),
         (["show", "ffff"], "0 runs"),

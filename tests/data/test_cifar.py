@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from writing import arrays, cifar10_files, cifar100_files, same, write_archive, write_files
 
-from pacfl.data import DataError, catalogue, load
+from pacfl.data import catalogue, load
 from pacfl.data.readers.pickles import PickledArray, load_plain
+from pacfl.errors import DataError
 
 DATA = {"cifar10": arrays((32, 32, 3)), "cifar100": arrays((32, 32, 3), 200, 100, n_classes=100)}
 FILES = {"cifar10": cifar10_files(DATA["cifar10"]), "cifar100": cifar100_files(DATA["cifar100"])}

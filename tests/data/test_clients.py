@@ -1,14 +1,15 @@
 import numpy as np
 import pytest
 
-from pacfl.data import DataError, Dataset, Iid, LabelSkew, from_arrays, partition, split
+from pacfl.data import Dataset, Iid, LabelSkew, from_arrays, partition, split
+from pacfl.errors import DataError
 
 
 def test_clients_have_their_own_samples_and_labels(balanced: Dataset) -> None:
     parts = partition(balanced, LabelSkew(0.2), 10, np.random.default_rng(0))
     clients = split(balanced, parts)
     assert len(clients) == 10
-    for client, shard, test in zip(clients, parts.shards, parts.test_shards, strict=True):
+    for client, shard, test in zip(clients, parts.train_indices, parts.test_indices, strict=True):
         assert np.array_equal(client.x_train, balanced.x_train[shard])
         assert np.array_equal(client.y_train, balanced.y_train[shard])
         assert np.array_equal(client.x_test, balanced.x_test[test])

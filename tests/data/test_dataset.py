@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pacfl.data import DataError, Dataset, from_arrays, mixture, normalised
+from pacfl.data import Dataset, from_arrays, mixture, normalised
+from pacfl.errors import DataError
 
 X = np.arange(6 * 2 * 3, dtype=np.uint8).reshape(6, 2, 3)
 Y = np.array([0, 1, 2, 0, 1, 2])

@@ -3,7 +3,8 @@ import sys
 import numpy as np
 import pytest
 
-from pacfl.data import BySet, DataError, catalogue, digits, load, partition
+from pacfl.data import BySet, catalogue, digits, load, partition
+from pacfl.errors import DataError, MissingLibraryError
 
 pytest.importorskip("sklearn", reason="the data set digits needs scikit-learn")
 
@@ -38,8 +39,8 @@ def test_labels_are_disjoint_on_request() -> None:
 
 def test_domains_are_groups_of_clients() -> None:
     parts = partition(load("digits"), BySet((5, 5, 5, 5), 200), 20, np.random.default_rng(0))
-    assert parts.truth is not None
-    assert parts.truth.tolist() == sorted([0, 1, 2, 3] * 5)
+    assert parts.true_cluster is not None
+    assert parts.true_cluster.tolist() == sorted([0, 1, 2, 3] * 5)
 
 
 def test_the_catalogue_counts_them() -> None:
@@ -48,11 +49,11 @@ def test_the_catalogue_counts_them() -> None:
 
 
 def test_an_unknown_domain_and_a_missing_library_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match="no domain 'mirored'; did you mean 'mirrored'"):
+    with pytest.raises(DataError, match=r"no domain 'mirored' .did you mean 'mirrored'"):
         digits(["mirored"])
     for domains in ([], "upright"):
         with pytest.raises(DataError, match="digits have no domain"):
             digits(domains)
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(DataError, match=r"needs scikit-learn: pip install 'pacfl\[data\]'"):
+    with pytest.raises(MissingLibraryError, match=r"needs scikit-learn: pip install 'pacfl\[data\]'"):
         digits()

@@ -11,7 +11,8 @@ from threading import Thread
 import pytest
 from writing import arrays, same, write_idx
 
-from pacfl.data import KNOWN, DataError, Remote, download, load, specs
+from pacfl.data import DATASETS, Remote, download, load, specs
+from pacfl.errors import DataError, MissingLibraryError
 
 DATA = arrays((28, 28))
 
@@ -38,7 +39,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 def served_from(address: str, folder: Path) -> tuple[Remote, ...]:
     """The files of MNIST at the address, with the checksums of the small ones."""
     files = []
-    for file in KNOWN["mnist"].files:
+    for file in DATASETS["mnist"].files:
         name = file.target.rpartition("/")[2]
         contents = (folder / "served" / name).read_bytes()
         md5 = hashlib.md5(contents).hexdigest()
@@ -47,7 +48,7 @@ def served_from(address: str, folder: Path) -> tuple[Remote, ...]:
 
 
 def publish(monkeypatch: pytest.MonkeyPatch, files: tuple[Remote, ...]) -> None:
-    monkeypatch.setitem(specs.KNOWN, "mnist", replace(KNOWN["mnist"], files=files))  # type: ignore[arg-type]
+    monkeypatch.setitem(specs.DATASETS, "mnist", replace(DATASETS["mnist"], files=files))  # type: ignore[arg-type]
 
 
 def test_what_is_downloaded_can_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
@@ -119,12 +120,12 @@ def test_what_cannot_be_downloaded_is_told(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(DataError, match="did you mean 'cifar100'"):
         download("cifar-100", tmp_path)
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(DataError, match=r"needs pooch: pip install 'pacfl\[data\]'"):
+    with pytest.raises(MissingLibraryError, match=r"needs pooch: pip install 'pacfl\[data\]'"):
         download("mnist", tmp_path)
 
 
 def test_checksums_have_the_form_of_md5_and_targets_are_where_readers_look(tmp_path: Path) -> None:
-    for name, entry in KNOWN.items():
+    for name, entry in DATASETS.items():
         for file in entry.files:
             assert len(file.md5) == 32
             int(file.md5, 16)

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from writing import arrays, idx_bytes, same, write_idx
 
-from pacfl.data import DataError, load
+from pacfl.data import load
 from pacfl.data.readers.idx import FIRST_LABELS
+from pacfl.errors import DataError
 
 DATA = arrays((28, 28))
 IMAGES = "train-images-idx3-ubyte"

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from writing import arrays
 
-from pacfl.data import DataError, Dataset, from_arrays, mixture
+from pacfl.data import Dataset, from_arrays, mixture
+from pacfl.errors import DataError
 
 
 def made(shape: tuple[int, ...], n_classes: int = 10) -> Dataset:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from writing import arrays, same, write_idx
 
-from pacfl.data import DataError, load
+from pacfl.data import load
+from pacfl.errors import DataError
 
 DATA = arrays((5, 6))
 

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from pacfl.data import DataError, Dataset, Iid, LabelSkew, from_arrays, held_out, partition, subset, thinned
+from pacfl.data import Dataset, Iid, LabelSkew, from_arrays, held_out, partition, subsample, subset
+from pacfl.errors import DataError
 
 
 def numbered(n_train: int = 200, n_test: int = 50, n_classes: int = 5) -> Dataset:
@@ -20,7 +21,7 @@ def test_a_subset_keeps_samples_with_their_labels() -> None:
 
 
 def test_thinning_draws_evenly_from_every_class() -> None:
-    part = thinned(numbered(), 50, np.random.default_rng(0))
+    part = subsample(numbered(), 50, np.random.default_rng(0))
     assert np.bincount(part.y_train).tolist() == [10] * 5
     assert np.bincount(part.y_test).tolist() == [2] * 5  # a quarter of 10 in each class, rounded
     assert len(set(part.x_train.ravel())) == 50
@@ -29,13 +30,13 @@ def test_thinning_draws_evenly_from_every_class() -> None:
 def test_a_rare_class_is_not_thinned_further() -> None:
     x = np.arange(110, dtype=np.float32).reshape(-1, 1)
     y = np.array([0] * 100 + [1] * 10)
-    part = thinned(from_arrays(x, y, x, y), 40, np.random.default_rng(0))
+    part = subsample(from_arrays(x, y, x, y), 40, np.random.default_rng(0))
     assert np.bincount(part.y_train).tolist() == [20, 10]
 
 
 def test_thinning_to_more_than_there_is_changes_nothing() -> None:
     whole = numbered()
-    assert thinned(whole, 10_000, np.random.default_rng(0)) is whole
+    assert subsample(whole, 10_000, np.random.default_rng(0)) is whole
 
 
 @pytest.mark.parametrize("share", [0.1, 0.2, 0.5])
@@ -43,7 +44,7 @@ def test_what_is_held_out_is_the_clients_own_and_is_not_learnt_from(share: float
     dataset = numbered()
     parts = partition(dataset, LabelSkew(0.4), 8, np.random.default_rng(1))
     judged, less = held_out(dataset, parts, share, np.random.default_rng(2))
-    for before, kept, test in zip(parts.shards, less.shards, less.test_shards, strict=True):
+    for before, kept, test in zip(parts.train_indices, less.train_indices, less.test_indices, strict=True):
         held = judged.x_test[test].ravel().astype(int)
         assert sorted([*kept, *held]) == sorted(before)
         assert len(held) == round(share * len(before))
@@ -59,8 +60,8 @@ def test_no_test_sample_is_left_when_settings_are_chosen() -> None:
 def test_a_client_with_one_sample_keeps_it() -> None:
     dataset = numbered(n_train=6)
     _, less = held_out(dataset, partition(dataset, Iid(), 5, np.random.default_rng(0)), 0.5, np.random.default_rng(0))
-    assert [len(shard) for shard in less.shards] == [1] * 5  # the first of them had two
-    assert [len(shard) for shard in less.test_shards] == [1, 0, 0, 0, 0]
+    assert [len(shard) for shard in less.train_indices] == [1] * 5  # the first of them had two
+    assert [len(shard) for shard in less.test_indices] == [1, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.5])

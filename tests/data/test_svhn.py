@@ -6,8 +6,9 @@ import pytest
 from scipy.io import loadmat, savemat
 from writing import arrays, same, write_svhn
 
-from pacfl.data import DataError, catalogue, load
+from pacfl.data import catalogue, load
 from pacfl.data.readers.matlab import matrices
+from pacfl.errors import DataError
 
 DATA = arrays((32, 32, 3))
 X = DATA.x_train.transpose(1, 2, 3, 0)

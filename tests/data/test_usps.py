@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from writing import Arrays, arrays, same, usps_text, write_usps
 
-from pacfl.data import DataError, catalogue, load
+from pacfl.data import catalogue, load
+from pacfl.errors import DataError, MissingLibraryError
 
 DATA = arrays((16, 16))
 LINE = usps_text(DATA.x_train[:1], DATA.y_train[:1])
@@ -126,5 +127,5 @@ def test_truncated_hdf5_is_refused_by_name(tmp_path: Path) -> None:
 def test_without_h5py_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "usps.h5").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(DataError, match=r"needs h5py: pip install 'pacfl\[data\]'"):
+    with pytest.raises(MissingLibraryError, match=r"needs h5py: pip install 'pacfl\[data\]'"):
         load("usps", tmp_path)

@@ -11,21 +11,20 @@ from torch import nn
 
 import pacfl
 from pacfl.algorithms import FedAvg, Scaffold
-from pacfl.data import DataError, LabelSkew, digits, partition
+from pacfl.data import LabelSkew, digits, partition
+from pacfl.errors import ConfigError, DataError, ModelError
 from pacfl.experiment.api import federate, from_clients
 from pacfl.experiment.config import expand
 from pacfl.experiment.run import divided, play
-from pacfl.experiment.settings import ConfigError
 from pacfl.experiment.store import folder_of
 from pacfl.federation.schedule import Schedule
-from pacfl.learning.client_context import Learning
-from pacfl.learning.model import ModelError
+from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.nets import mlp
 from pacfl.learning.randomness import stream
 
 README = Path(__file__).parents[2] / "README.md"
-SCHEDULE = Schedule(rounds=3, sample=0.5, evaluate_every=1)
-LEARNING = Learning(epochs=1, batch=8, lr=0.1)
+SCHEDULE = Schedule(rounds=3, participation=0.5, evaluate_every=1)
+LEARNING = LocalTraining(epochs=1, batch_size=8, lr=0.1)
 
 
 def net() -> nn.Module:
@@ -46,7 +45,7 @@ def test_the_examples_of_the_readme_run() -> None:
         for example in examples:
             exec(compile(example, README.name, "exec"), {})
     lines = printed.getvalue().splitlines()
-    assert [re.match(r"\w+", line)[0] for line in lines] == ["Solo", "FedAvg", "PACFL"]  # type: ignore[index]
+    assert [re.match(r"\w+", line)[0] for line in lines] == ["LocalOnly", "FedAvg", "PACFL"]  # type: ignore[index]
     assert "clusters: 3" in lines[2]
     means = [float(re.findall(r"'mean': ([\d.]+)", line)[0]) for line in lines]
     assert max(means) == means[2] > means[0] > means[1]
@@ -55,7 +54,7 @@ def test_the_examples_of_the_readme_run() -> None:
 def test_an_experiment_from_python_is_that_from_a_file(tmp_path: Path) -> None:
     """To the bit: the same data, divided alike, the same net, algorithm and plan."""
     data = {"clients": 4, "scheme": {"kind": "label-skew", "share": 0.3}}
-    plan = {"rounds": 3, "sample": 0.5, "evaluate-every": 1}
+    plan = {"rounds": 3, "participation": 0.5, "evaluate-every": 1}
     learning = {"epochs": 1, "lr": 0.1}
     (run,) = expand(
         {"seeds": [5], "data": data, "learning": learning, "schedule": plan, "algorithm": {"name": "scaffold"}}
@@ -63,7 +62,7 @@ def test_an_experiment_from_python_is_that_from_a_file(tmp_path: Path) -> None:
     *expected, kept = play(run, folder_of(run, tmp_path))
     dataset, parts = divided(run)
     *records, result = federate(
-        dataset, parts, lambda: mlp((1, 8, 8), 10), Scaffold(), Learning(epochs=1, lr=0.1), SCHEDULE, seed=5
+        dataset, parts, lambda: mlp((1, 8, 8), 10), Scaffold(), LocalTraining(epochs=1, lr=0.1), SCHEDULE, seed=5
     )
     assert records == expected
     assert result == {key: value for key, value in kept.items() if key in result}
@@ -73,7 +72,7 @@ def test_an_experiment_from_python_is_that_from_a_file(tmp_path: Path) -> None:
 def test_everybody_keeps_the_arrays_that_it_brought() -> None:
     brought = [four(i, n) for i, n in enumerate((30, 1, 12))]
     data, parts = from_clients(brought)
-    for (x, y, x_test, y_test), train, test in zip(brought, parts.shards, parts.test_shards, strict=True):
+    for (x, y, x_test, y_test), train, test in zip(brought, parts.train_indices, parts.test_indices, strict=True):
         np.testing.assert_array_equal(data.x_train[train], x.astype(np.float32))
         np.testing.assert_array_equal(data.y_train[train], y)
         np.testing.assert_array_equal(data.x_test[test], x_test.astype(np.float32))

@@ -11,11 +11,11 @@ import pytest
 from scipy.cluster.hierarchy import fcluster
 
 from pacfl.data import load
-from pacfl.experiment.compare import alone, solo_runs, to_target, told, worse_than_alone
+from pacfl.errors import ConfigError
+from pacfl.experiment.compare import alone, below_local, solo_runs, to_target, told
 from pacfl.experiment.config import Run, evaluation, expand
 from pacfl.experiment.export import as_csv, flat
 from pacfl.experiment.run import divided, play
-from pacfl.experiment.settings import ConfigError
 from pacfl.experiment.store import RunFolder, all_folders, folder_of
 from pacfl.experiment.summary import megabits_per_client
 from pacfl.subspace import agglomerate
@@ -24,7 +24,7 @@ TABLE: dict[str, Any] = {
     "data": {"name": "digits", "clients": 8, "scheme": {"kind": "by-set", "counts": [2, 2, 2, 2], "size": 60}},
     "model": {"name": "logistic"},
     "learning": {"epochs": 1, "lr": 0.05},
-    "schedule": {"rounds": 2, "sample": 0.5, "evaluate-every": 1},
+    "schedule": {"rounds": 2, "participation": 0.5, "evaluate-every": 1},
 }
 
 
@@ -38,7 +38,7 @@ def finished(run: Run, runs: Path) -> RunFolder:
     return folder
 
 
-# Learning alone
+# LocalTraining alone
 
 
 def scores(**accuracies: float) -> dict[str, list[float]]:
@@ -49,19 +49,19 @@ def test_the_share_that_does_worse_than_alone_by_hand() -> None:
     """Of clients 0, 1, 2 and 3, client 1 does worse, client 2 as well as alone, and client 3 never was alone."""
     record = {"by_client": {"received": scores(c0=0.9, c1=0.4, c2=0.5, c3=0.1), "personal": scores(c0=0.1)}}
     solo = {"by_client": {"received": scores(c0=0.8, c1=0.5, c2=0.5, c7=1.0), "personal": scores(c0=0.2)}}
-    assert worse_than_alone(record, solo) == {"received": 1 / 3, "personal": 1.0}
+    assert below_local(record, solo) == {"received": 1 / 3, "personal": 1.0}
 
 
 @pytest.mark.parametrize("solo", [None, {}, {"by_client": {"received": scores(c7=0.5)}}], ids=str)
 def test_where_nobody_was_alone_nothing_is_said(solo: dict[str, Any] | None) -> None:
-    assert worse_than_alone({"by_client": {"received": scores(c0=0.9)}}, solo) == {"received": None}
-    assert worse_than_alone({}, solo) == {}
+    assert below_local({"by_client": {"received": scores(c0=0.9)}}, solo) == {"received": None}
+    assert below_local({}, solo) == {}
 
 
 def test_a_run_is_compared_with_solo_of_the_same_data_plan_and_seed(tmp_path: Path) -> None:
     fedavg, solo = runs_of(algorithm=[{"name": "fedavg"}, {"name": "solo"}])
     (other_seed,) = runs_of(seeds=[1], algorithm={"name": "solo"})
-    (other_plan,) = runs_of(schedule={"rounds": 1, "sample": 0.5}, algorithm={"name": "solo"})
+    (other_plan,) = runs_of(schedule={"rounds": 1, "participation": 0.5}, algorithm={"name": "solo"})
     folder = finished(fedavg, tmp_path)
     for run in (other_seed, other_plan):
         finished(run, tmp_path)
@@ -75,7 +75,7 @@ def test_a_run_is_compared_with_solo_of_the_same_data_plan_and_seed(tmp_path: Pa
     result = told(folder, solo_runs(all_folders(tmp_path)))
     assert result is not None
     assert result["alone"] == solo.hash
-    assert result["worse_than_alone"] == worse_than_alone(folder.records()[-1], reference.records()[-1])
+    assert result["worse_than_alone"] == below_local(folder.records()[-1], reference.records()[-1])
     assert all(0 <= share <= 1 for share in result["worse_than_alone"].values())
     itself = told(reference, solo_runs(all_folders(tmp_path)))
     assert itself is not None
@@ -83,7 +83,7 @@ def test_a_run_is_compared_with_solo_of_the_same_data_plan_and_seed(tmp_path: Pa
 
 
 def test_of_several_solo_runs_that_with_the_same_learning_is_meant(tmp_path: Path) -> None:
-    given = {"schedule": {"rounds": 1, "sample": 0.5}}
+    given = {"schedule": {"rounds": 1, "participation": 0.5}}
     (fedavg,) = runs_of(**given, algorithm={"name": "fedavg", "learning": {"lr": 0.1}})
     slow, fast = runs_of(**given, algorithm={"name": "solo", "learning": {"lr": [0.01, 0.1]}})
     (third,) = runs_of(**given, algorithm={"name": "fedavg", "learning": {"lr": 0.5}})
@@ -96,7 +96,7 @@ def test_of_several_solo_runs_that_with_the_same_learning_is_meant(tmp_path: Pat
 
 
 def test_newcomers_are_told_apart(tmp_path: Path) -> None:
-    plan = {"rounds": 1, "sample": 0.5, "newcomers": 2, "fine-tune": 1}
+    plan = {"rounds": 1, "participation": 0.5, "newcomers": 2, "fine-tune": 1}
     fedavg, solo = runs_of(schedule=plan, algorithm=[{"name": "fedavg"}, {"name": "solo"}])
     finished(solo, tmp_path)
     folder = finished(fedavg, tmp_path)
@@ -169,17 +169,17 @@ def test_clients_are_described_by_their_samples_labels_set_and_truth(tmp_path: P
     assert described["sets"] == list(load("digits").source_names)
     assert len(described["clients"]) == 8
     for c, client in enumerate(described["clients"]):
-        labels = dataset.y_train[parts.shards[c]]
+        labels = dataset.y_train[parts.train_indices[c]]
         assert client["labels"] == [int((labels == k).sum()) for k in range(10)]
-        assert (client["train"], client["test"]) == (60, len(parts.test_shards[c]))
-        assert client["truth"] == c // 2
+        assert (client["train"], client["test"]) == (60, len(parts.test_indices[c]))
+        assert client["true_cluster"] == c // 2
         assert client["set"] == described["sets"][c // 2]
 
 
 def test_a_client_with_samples_of_several_sets_has_none_of_its_own(tmp_path: Path) -> None:
     (run,) = runs_of(data={"name": "digits", "clients": 3}, algorithm={"name": "fedavg"}, schedule={"rounds": 0})
     described = json.loads((finished(run, tmp_path).path / "clients.json").read_text())
-    assert {(client["set"], client["truth"]) for client in described["clients"]} == {(None, None)}
+    assert {(client["set"], client["true_cluster"]) for client in described["clients"]} == {(None, None)}
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_a_client_with_samples_of_several_sets_has_none_of_its_own(tmp_path: Pat
 def test_a_grouping_can_be_cut_again_from_what_is_kept(setting: dict[str, Any], tmp_path: Path) -> None:
     (run,) = runs_of(algorithm={"name": "pacfl", **setting})
     folder = finished(run, tmp_path)
-    kept = json.loads((folder.path / "grouping.json").read_text())
-    with np.load(folder.path / "grouping.npz", allow_pickle=False) as file:
+    kept = json.loads((folder.path / "clustering.json").read_text())
+    with np.load(folder.path / "clustering.npz", allow_pickle=False) as file:
         arrays = dict(file)
     cluster_of = folder.records()[-1]["cluster_of"]
     assert [cluster_of[str(c)] for c in arrays["clients"]] == arrays["labels"].tolist()
@@ -198,7 +198,7 @@ def test_a_grouping_can_be_cut_again_from_what_is_kept(setting: dict[str, Any], 
     by_scipy = fcluster(arrays["merges"], kept["threshold"], "distance")
     assert len(set(zip(by_scipy.tolist(), cut.tolist(), strict=True))) == len(set(cut.tolist()))
     assert arrays["proximity"].shape == arrays["distances"].shape == (8, 8)
-    assert len(arrays["floors"]) == 8
+    assert len(arrays["noise_scale"]) == 8
     assert kept["evidence"]["reasons"]
 
 
@@ -206,13 +206,13 @@ def test_a_grouping_can_be_cut_again_from_what_is_kept(setting: dict[str, Any], 
 def test_few_clients_are_described_too(n: int, tmp_path: Path) -> None:
     (run,) = runs_of(data={"name": "digits", "clients": n}, algorithm={"name": "pacfl"}, schedule={"rounds": 1})
     folder = finished(run, tmp_path)
-    with np.load(folder.path / "grouping.npz", allow_pickle=False) as file:
+    with np.load(folder.path / "clustering.npz", allow_pickle=False) as file:
         assert file["merges"].shape == (n - 1, 4)
 
 
 def test_only_pacfl_has_a_grouping(tmp_path: Path) -> None:
     (run,) = runs_of(algorithm={"name": "fedavg"})
-    assert not list(finished(run, tmp_path).path.glob("grouping.*"))
+    assert not list(finished(run, tmp_path).path.glob("clustering.*"))
 
 
 # Tables

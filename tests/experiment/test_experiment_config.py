@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from pacfl.experiment.config import ConfigError, Data, Net, expand, read
+from pacfl.errors import ConfigError
+from pacfl.experiment.config import Data, Net, expand, read
 from pacfl.federation.schedule import Schedule
-from pacfl.learning.client_context import Learning
+from pacfl.learning.client_context import LocalTraining
 from tests.experiment.tables import Table, only, table
 
 TOML = """
@@ -51,8 +52,8 @@ def test_a_file_becomes_runs_of_every_algorithm_and_seed(tmp_path: Path) -> None
     first = runs[0]
     assert first.data == Data("digits", 8, {"kind": "by-set", "counts": [2, 2, 2, 2], "size": 50})
     assert first.schedule == Schedule(rounds=3, evaluate_every=2)
-    assert first.learning == Learning(epochs=1, lr=0.05, momentum=0.9)
-    assert runs[2].learning == Learning(epochs=1, lr=0.05), "the override is that algorithm's own"
+    assert first.learning == LocalTraining(epochs=1, lr=0.05, momentum=0.9)
+    assert runs[2].learning == LocalTraining(epochs=1, lr=0.05), "the override is that algorithm's own"
     assert runs[2].algorithm == {"name": "pacfl", "per_class": True, "rank": 2}
     assert len({run.hash for run in runs}) == 4
 
@@ -98,7 +99,7 @@ def test_overrides_that_cannot_be_are_refused(tmp_path: Path, override: str, why
 def test_an_experiment_of_nothing_but_an_algorithm_has_defaults() -> None:
     run = only({"algorithm": {"name": "fedavg"}})
     assert run.seed == 0
-    assert (run.learning, run.schedule, run.model) == (Learning(), Schedule(), Net())
+    assert (run.learning, run.schedule, run.model) == (LocalTraining(), Schedule(), Net())
 
 
 def test_the_default_data_can_be_dealt_to_the_default_number_of_clients() -> None:
@@ -214,7 +215,7 @@ def test_joins_leaves_and_drifts_can_be_written_down(tmp_path: Path) -> None:
         ({"model": {"nme": "mlp"}}, "nme", "name"),
         ({"model": {"name": "lenet"}}, "lenet", "lenet5"),
         ({"learning": {"epoch": 3}}, "epoch", "epochs"),
-        ({"schedule": {"evaluate-evry": 3}}, "evaluate_evry", "evaluate_every"),
+        ({"schedule": {"evaluate-evry": 3}}, "evaluate-evry", "evaluate-every"),
         ({"algorithm": {"name": "fedavgg"}}, "fedavgg", "fedavg"),
         ({"algorithm": {"name": "pacfl", "tresholds": 3.0}}, "tresholds", "threshold"),
         ({"algorithm": {"name": "fedavg", "learning": {"momentun": 0.9}}}, "momentun", "momentum"),
@@ -259,7 +260,7 @@ def test_a_word_that_is_not_known_is_answered_by_the_nearest(given: Table, wrong
         ({"schedule": {"rounds": "three"}}, "rounds"),
         ({"schedule": {"rounds": True}}, "rounds"),
         ({"schedule": {"rounds": -1}}, "rounds"),
-        ({"schedule": {"sample": 0}}, "sample"),
+        ({"schedule": {"participation": 0}}, "participation"),
         ({"schedule": {"joins": 3}}, "joins"),
         ({"schedule": {"joins": {"soon": [1]}}}, "joins"),
         ({"schedule": {"joins": {"1": 3}}}, "joins"),
@@ -281,9 +282,9 @@ def test_values_of_a_wrong_kind_are_refused_by_name(given: Table, word: str) -> 
 
 
 def test_a_whole_number_will_do_for_a_real_one() -> None:
-    whole, real = (only(table(schedule={"sample": sample})) for sample in (1, 1.0))
-    assert whole.schedule.sample == 1.0
-    assert isinstance(whole.schedule.sample, float)
+    whole, real = (only(table(schedule={"participation": sample})) for sample in (1, 1.0))
+    assert whole.schedule.participation == 1.0
+    assert isinstance(whole.schedule.participation, float)
     assert whole.hash == real.hash
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pacfl.experiment.config import Data, Net, expand
 from pacfl.federation.schedule import Schedule
-from pacfl.learning.client_context import Learning
+from pacfl.learning.client_context import LocalTraining
 from tests.experiment.tables import Table, only, table
 
 
@@ -51,17 +51,17 @@ CHANGES: dict[type, tuple[str, dict[str, Any]]] = {
         },
     ),
     Net: ("model", {"name": "logistic"}),
-    Learning: ("learning", {"epochs": 2, "batch": 11, "lr": 0.02, "momentum": 0.6, "weight_decay": 0.1}),
+    LocalTraining: ("learning", {"epochs": 2, "batch_size": 11, "lr": 0.02, "momentum": 0.6, "weight_decay": 0.1}),
     Schedule: (
         "schedule",
         {
             "rounds": 4,
-            "sample": 0.2,
+            "participation": 0.2,
             "evaluate_every": 1,
             "personal_every": 1,
             "newcomers": 1,
             "fine_tune": 2,
-            "loss": 0.1,
+            "client_dropout": 0.1,
             "joins": {"1": [2]},
             "leaves": {"1": [2]},
             "reprofile": {"1": [2]},
@@ -102,6 +102,6 @@ def test_seed_and_algorithm_change_the_hash() -> None:
     ids=["algorithm after", "algorithms before", "seeds", "sweep"],
 )
 def test_asking_for_more_changes_no_other_hash(larger: Callable[[Table], Table]) -> None:
-    given = table(algorithm=[{"name": "fedavg"}, {"name": "ifca", "k": 3}])
+    given = table(algorithm=[{"name": "fedavg"}, {"name": "ifca", "clusters": 3}])
     before, after = ([run.hash for run in expand(part)] for part in (given, larger(given)))
     assert set(before) < set(after)

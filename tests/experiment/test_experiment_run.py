@@ -22,7 +22,7 @@ ALGORITHMS = (
     {"name": "fedavg"},
     {"name": "scaffold"},
     {"name": "lg-fedavg", "shared_layers": 1},
-    {"name": "ifca", "k": 2},
+    {"name": "ifca", "clusters": 2},
     {"name": "cfl", "eps1": 1e9, "eps2": 0.0, "first_split": 1},
     {"name": "solo"},
     {"name": "pacfl"},
@@ -31,7 +31,7 @@ TABLE: dict[str, Any] = {
     "data": {"name": "digits", "clients": 8, "scheme": {"kind": "by-set", "counts": [2, 2, 2, 2], "size": 60}},
     "model": {"name": "logistic"},
     "learning": {"epochs": 1, "lr": 0.05},
-    "schedule": {"rounds": 4, "sample": 0.5, "evaluate-every": 2, "newcomers": 1, "loss": 0.2},
+    "schedule": {"rounds": 4, "participation": 0.5, "evaluate-every": 2, "newcomers": 1, "client_dropout": 0.2},
 }
 PROTOCOLS = {"received", "personal", "last_trained"}
 
@@ -175,7 +175,7 @@ with owned(folder):
 
 
 def test_a_result_says_what_is_promised(tmp_path: Path) -> None:
-    run = one(algorithm={"name": "pacfl", "rank": 2}, schedule={"rounds": 2, "sample": 0.5})
+    run = one(algorithm={"name": "pacfl", "rank": 2}, schedule={"rounds": 2, "participation": 0.5})
     *records, result = play(run, folder_of(run, tmp_path))
     assert set(result) >= {
         "hash", "algorithm", "seed", "clusters", "ari", "accuracy", "bytes_down", "bytes_up", "seconds",
@@ -193,7 +193,7 @@ def test_a_result_says_what_is_promised(tmp_path: Path) -> None:
 
 
 def test_scores_of_a_record_are_those_of_its_clients(tmp_path: Path) -> None:
-    run = one(schedule={"rounds": 2, "sample": 0.5, "evaluate-every": 1})
+    run = one(schedule={"rounds": 2, "participation": 0.5, "evaluate-every": 1})
     *records, _ = play(run, folder_of(run, tmp_path))
     for record in records:
         protocols = PROTOCOLS if record["round"] == 2 else PROTOCOLS - {"personal"}
@@ -205,7 +205,7 @@ def test_scores_of_a_record_are_those_of_its_clients(tmp_path: Path) -> None:
 
 
 def test_the_worst_tenth_is_the_worst_in_losses_too(tmp_path: Path) -> None:
-    run = one(schedule={"rounds": 1, "sample": 0.5})
+    run = one(schedule={"rounds": 1, "participation": 0.5})
     *_, record, result = play(run, folder_of(run, tmp_path))
     for protocol, by_client in record["by_client"].items():
         assert result["accuracy"][protocol]["worst_tenth"] == min(accuracy for accuracy, _ in by_client.values())
@@ -213,7 +213,7 @@ def test_the_worst_tenth_is_the_worst_in_losses_too(tmp_path: Path) -> None:
 
 
 def test_a_run_that_everybody_left_ends_with_nobody_to_judge(tmp_path: Path) -> None:
-    run = one(schedule={"rounds": 2, "sample": 0.5, "leaves": {"1": list(range(8))}})
+    run = one(schedule={"rounds": 2, "participation": 0.5, "leaves": {"1": list(range(8))}})
     *_, result = play(run, folder_of(run, tmp_path))
     assert result["accuracy"] == {}
     assert result["bytes_down"] > 0
@@ -222,7 +222,7 @@ def test_a_run_that_everybody_left_ends_with_nobody_to_judge(tmp_path: Path) -> 
 def test_pacfl_finds_the_four_domains_of_digits_and_serves_them_better(tmp_path: Path) -> None:
     learning = {"epochs": 5, "lr": 0.05}
     data = {"name": "digits", "clients": 12, "scheme": {"kind": "by-set", "counts": [3, 3, 3, 3], "size": 100}}
-    given = {"data": data, "learning": learning, "schedule": {"rounds": 4, "sample": 1.0}}
+    given = {"data": data, "learning": learning, "schedule": {"rounds": 4, "participation": 1.0}}
     results = {}
     for name in ("pacfl", "fedavg"):
         run = one(**given, algorithm={"name": name})
@@ -302,6 +302,6 @@ def test_clusters_without_members_are_not_counted() -> None:
 
 
 def test_the_index_compares_those_who_are_there_with_their_own_truth() -> None:
-    truth = np.array([0, 0, 1, 1, 0, 1])
-    assert clusters({5: 0, 0: 1, 3: 0, 4: 1}, truth)["ari"] == 1.0
-    assert clusters({5: 0, 0: 0, 3: 1, 4: 1}, truth)["ari"] < 0.1
+    true_cluster = np.array([0, 0, 1, 1, 0, 1])
+    assert clusters({5: 0, 0: 1, 3: 0, 4: 1}, true_cluster)["ari"] == 1.0
+    assert clusters({5: 0, 0: 0, 3: 1, 4: 1}, true_cluster)["ari"] < 0.1

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pacfl.errors import StoreError
 from pacfl.experiment.checkpoint import ARRAYS, LISTS
 from pacfl.experiment.codec import KINDS, decode, encode
 from pacfl.experiment.config import expand
-from pacfl.experiment.store import RunFolder, StoreError, all_folders, folder_of, owned
+from pacfl.experiment.store import RunFolder, all_folders, folder_of, owned
 from pacfl.federation.local import local
 from pacfl.federation.rounds import rounds
-from pacfl.federation.schedule import Schedule, events
+from pacfl.federation.schedule import Schedule, round_plans
 from tests.small_federation import LEARNING, NAMES, SEED, lively, model, pool, same
 
 # Values
@@ -29,7 +30,7 @@ def lived(name: str) -> tuple[Any, dict[str, Any]]:
     """A state after three rounds, and what clients remember."""
     algorithm = lively(name)
     with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
-        plan = events(Schedule(rounds=3, sample=1.0), 6, SEED)
+        plan = round_plans(Schedule(rounds=3, participation=1.0), 6, SEED)
         *_, last = rounds(algorithm, backend, algorithm.init_server(model()), plan)
         return last.state, {"memory": backend.memory, "last": backend.last}
 
@@ -54,7 +55,7 @@ def test_every_state_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
 
 def test_every_kind_of_state_is_tried_above() -> None:
     states = [lively(name).init_server(model()) for name in NAMES]
-    assert {type(state).__name__ for state in states} | {"Grouping"} == set(KINDS)
+    assert {type(state).__name__ for state in states} | {"Clustering"} == set(KINDS)
 
 
 @pytest.mark.parametrize(

@@ -5,31 +5,32 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from pacfl.algorithms import FedAvg, FedAvgFT, FedProx, LGFedAvg, Solo
+from pacfl.algorithms import FedAvg, FedAvgFT, FedProx, LGFedAvg, LocalOnly
+from pacfl.errors import DivergedError
 from pacfl.federation import client_side
 from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.client_side import Pool, Shard, Told
+from pacfl.federation.client_side import ClientIndices, Pool, Told
 from pacfl.federation.local import local
 from pacfl.federation.rounds import Score, rounds
-from pacfl.federation.schedule import Schedule, events
-from pacfl.learning.client_context import Diverged, Learning, Samples, Task
+from pacfl.federation.schedule import Schedule, round_plans
+from pacfl.learning.client_context import ClientContext, LocalTraining, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Vector
 from tests.small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same, side
 
-ONE_ROUND = Schedule(rounds=1, sample=1.0)
+ONE_ROUND = Schedule(rounds=1, participation=1.0)
 CLIENTS = range(6)
 
 
 def samples_of(client: int, part: str = "train") -> Samples:
-    rows = getattr(pool().shards[client], part)
+    rows = getattr(pool().client_indices[client], part)
     whole = getattr(pool(), part)
     return Samples(whole.x[rows], whole.y[rows])
 
 
-def task(client: int, t: int) -> Task:
+def task(client: int, t: int) -> ClientContext:
     train = samples_of(client)
-    return Task(model(), train, LEARNING, Eager(model()), (SEED, t, client), train.x)
+    return ClientContext(model(), train, LEARNING, Eager(model()), (SEED, t, client), train.x)
 
 
 def scored(w: Vector, client: int) -> Score:
@@ -47,7 +48,7 @@ def test_received_is_the_mean_last_trained_the_own_and_personal_a_training_of_th
     """FedAvg by hand for one round in which everybody takes part."""
     first, end = played(FedAvg(), ONE_ROUND)
     trained = [task(c, 0).sgd(model().initial)[0] for c in CLIENTS]
-    sizes = np.array([len(pool().shards[c].train) for c in CLIENTS])
+    sizes = np.array([len(pool().client_indices[c].train) for c in CLIENTS])
     aggregated = np.average(np.array(trained, dtype=np.float64), axis=0, weights=sizes).astype(np.float32)
     np.testing.assert_allclose(first.state.models[0], aggregated, rtol=0, atol=1e-7)
     received = first.state.models[0]
@@ -65,9 +66,9 @@ def test_who_never_trained_is_judged_by_what_it_received() -> None:
 
 
 def test_last_trained_is_the_training_in_the_last_round_the_client_was_in() -> None:
-    schedule = Schedule(rounds=4, sample=0.34)
+    schedule = Schedule(rounds=4, participation=0.34)
     run = played(FedAvg(), schedule)
-    last = {c: r.t for r in run for c in r.event.sampled}
+    last = {c: r.t for r in run for c in r.plan.sampled}
     assert len(set(last.values())) > 1
     for c, t in last.items():
         before = run[t - 1].state.models[0] if t else model().initial
@@ -76,15 +77,15 @@ def test_last_trained_is_the_training_in_the_last_round_the_client_was_in() -> N
 
 def test_lost_replies_are_remembered_by_the_client_that_gave_them() -> None:
     """What a client trained is its own, whether or not the server heard of it."""
-    lossy = Schedule(rounds=1, sample=1.0, loss=1.0)
-    first, end = played(Solo(), lossy)
+    lossy = Schedule(rounds=1, participation=1.0, client_dropout=1.0)
+    first, end = played(LocalOnly(), lossy)
     for c in CLIENTS:
         assert end.scores["received"][c] == scored(task(c, 0).sgd(model().initial)[0], c)
-    heard, unheard = (played(Solo(), schedule)[-1] for schedule in (ONE_ROUND, lossy))
+    heard, unheard = (played(LocalOnly(), schedule)[-1] for schedule in (ONE_ROUND, lossy))
     assert same(heard.scores, unheard.scores)
     body = slice(0, model().tail(1).start)
     with local(LGFedAvg(shared_layers=1), model(), pool(), LEARNING, SEED) as backend:
-        list(rounds(LGFedAvg(1), backend, LGFedAvg(1).init_server(model()), events(lossy, 6, SEED)))
+        list(rounds(LGFedAvg(1), backend, LGFedAvg(1).init_server(model()), round_plans(lossy, 6, SEED)))
         assert not np.array_equal(backend.memory[0]["body"], model().initial[body])
     assert same(first.state.models, model().initial[None])
 
@@ -93,7 +94,7 @@ def test_lost_replies_are_remembered_by_the_client_that_gave_them() -> None:
 def test_judging_changes_nothing(name: str) -> None:
     """Neither what is learnt nor what is billed depends on how often anybody looks."""
     seen, unseen = (
-        played(lively(name), Schedule(rounds=3, sample=0.5, evaluate_every=n, personal_every=n)) for n in (1, 0)
+        played(lively(name), Schedule(rounds=3, participation=0.5, evaluate_every=n, personal_every=n)) for n in (1, 0)
     )
     assert same([r.state for r in seen], [r.state for r in unseen])
     assert [(r.bytes_down, r.bytes_up) for r in seen] == [(r.bytes_down, r.bytes_up) for r in unseen]
@@ -102,7 +103,7 @@ def test_judging_changes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_fine_tuning_of_newcomers_is_that_of_fedavg_with_fine_tuning(epochs: int) -> None:
-    schedule = Schedule(rounds=2, sample=0.5, newcomers=2, fine_tune=epochs)
+    schedule = Schedule(rounds=2, participation=0.5, newcomers=2, fine_tune=epochs)
     plain, tuned = (played(algorithm, schedule)[-1] for algorithm in (FedAvg(), FedAvgFT(epochs=epochs)))
     assert same(plain.scores["fine_tuned"], tuned.scores["personal"])
     assert not same(plain.scores["fine_tuned"], plain.scores["received"])
@@ -136,7 +137,7 @@ def test_what_a_model_says_of_a_sample_does_not_depend_on_what_it_was_asked_befo
 def test_models_are_told_apart_and_old_ones_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for two models in memory, five are judged in turn, and each by what it says itself."""
     monkeypatch.setattr(client_side, "REMEMBERED_MODELS", 2)
-    clients = side(Solo())
+    clients = side(LocalOnly())
     vectors = [model().fresh(i) for i in range(5)]
     for _ in range(2):
         for w in vectors:
@@ -147,10 +148,10 @@ def test_models_are_told_apart_and_old_ones_are_forgotten(monkeypatch: pytest.Mo
 
 def test_a_client_without_test_samples_is_no_obstacle_to_the_others() -> None:
     """A partition leaves a client none if the test data lack its classes."""
-    shards = list(pool().shards)
-    shards[2] = Shard(shards[2].train, np.empty(0, dtype=np.int64))
+    shards = list(pool().client_indices)
+    shards[2] = ClientIndices(shards[2].train, np.empty(0, dtype=np.int64))
     whole = played(FedAvg(), ONE_ROUND)[-1]
-    lacking = played(FedAvg(), ONE_ROUND, replace(pool(), shards=tuple(shards)))[-1]
+    lacking = played(FedAvg(), ONE_ROUND, replace(pool(), client_indices=tuple(shards)))[-1]
     for protocol, by in lacking.scores.items():
         for c, score in by.items():
             assert np.isfinite([score.accuracy, score.loss]).all()
@@ -160,10 +161,10 @@ def test_a_client_without_test_samples_is_no_obstacle_to_the_others() -> None:
 
 def test_a_client_sees_its_own_samples_only() -> None:
     """Changing everybody else's training data changes nothing for a client."""
-    rows = pool().shards[1].train
+    rows = pool().client_indices[1].train
     x, raw = np.zeros_like(pool().train.x), np.zeros_like(pool().raw)
     x[rows], raw[rows] = pool().train.x[rows], pool().raw[rows]
-    blind = Pool(Samples(x, pool().train.y), pool().test, raw, pool().shards)
+    blind = Pool(Samples(x, pool().train.y), pool().test, raw, pool().client_indices)
     down, pacfl = {"w": model().initial}, lively("pacfl")
     assert same(side(FedAvg()).train(0, 1, down, {}), side(FedAvg(), blind).train(0, 1, down, {}))
     assert same(side(pacfl).profile(0, 1), side(pacfl, blind).profile(0, 1))
@@ -171,16 +172,16 @@ def test_a_client_sees_its_own_samples_only() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_training_that_diverges_stops_the_run_with_its_client_and_round(workers: int) -> None:
-    wild = Learning(epochs=5, batch=8, lr=1e6, momentum=0.9, weight_decay=1.0)
-    with pytest.raises(Diverged, match=r"client \d diverged in round 0"):
+    wild = LocalTraining(epochs=5, batch_size=8, lr=1e6, momentum=0.9, weight_decay=1.0)
+    with pytest.raises(DivergedError, match=r"client \d diverged in round 0"):
         played(FedAvg(), ONE_ROUND, learning=wild, workers=workers)
 
 
 def test_a_model_whose_loss_is_no_number_is_said_to_have_diverged() -> None:
     """Its weights may still be finite."""
     huge = np.full_like(model().initial, 1e30)
-    with pytest.raises(Diverged, match=r"client 1 .* round 5"):
-        side(Solo()).evaluate(5, 1, {}, {"w": huge}, None, personal=False)
+    with pytest.raises(DivergedError, match=r"client 1 .* round 5"):
+        side(LocalOnly()).evaluate(5, 1, {}, {"w": huge}, None, personal=False)
 
 
 def threads_of_blas() -> set[int]:
@@ -208,6 +209,6 @@ def test_the_number_of_threads_is_given_back_whatever_happens() -> None:
 
 
 def test_by_default_an_algorithm_is_fedavg() -> None:
-    plain = played(Algorithm(), Schedule(rounds=2, sample=0.5))
-    assert same([r.state for r in plain], [r.state for r in played(FedAvg(), Schedule(rounds=2, sample=0.5))])
-    assert not same(plain[-1].state, played(FedProx(mu=1.0), Schedule(rounds=2, sample=0.5))[-1].state)
+    plain = played(Algorithm(), Schedule(rounds=2, participation=0.5))
+    assert same([r.state for r in plain], [r.state for r in played(FedAvg(), Schedule(rounds=2, participation=0.5))])
+    assert not same(plain[-1].state, played(FedProx(mu=1.0), Schedule(rounds=2, participation=0.5))[-1].state)

@@ -100,8 +100,8 @@ def test_an_unknown_word_is_refused() -> None:
 
 
 def test_a_clip_that_nothing_reaches_changes_no_run() -> None:
-    schedule = Schedule(rounds=2, sample=0.5)
-    plain, clipped = (played(algorithm, schedule) for algorithm in (FedAvg(), FedAvg(update_clip=1e6)))
+    schedule = Schedule(rounds=2, participation=0.5)
+    plain, clipped = (played(algorithm, schedule) for algorithm in (FedAvg(), FedAvg(clip_norm=1e6)))
     for one, other in zip(plain, clipped, strict=True):
         assert np.allclose(one.state.models, other.state.models, rtol=1e-6, atol=1e-7)
 
@@ -109,7 +109,7 @@ def test_a_clip_that_nothing_reaches_changes_no_run() -> None:
 @pytest.mark.parametrize("kind", [FedAvg, PACFL])
 def test_no_upload_is_further_than_the_clip(kind: type[FedAvg] | type[PACFL]) -> None:
     start = model().initial
-    up, _, _ = side(kind(update_clip=0.01)).train(0, 0, {"w": start}, {})
+    up, _, _ = side(kind(clip_norm=0.01)).train(0, 0, {"w": start}, {})
     assert np.linalg.norm(up["w"].astype(np.float64) - start) == pytest.approx(0.01, rel=1e-3)
 
 
@@ -117,7 +117,7 @@ def test_noise_is_upon_every_weight_secret_or_seeded() -> None:
     start = model().initial
 
     def sent(randomness: str, t: int = 0) -> np.ndarray:
-        hiding = build("fedavg", **{"update-clip": 0.01, "update-noise": 100.0, "private-noise": randomness})
+        hiding = build("fedavg", **{"clip-norm": 0.01, "noise-multiplier": 100.0, "private-noise": randomness})
         return side(hiding).train(t, 0, {"w": start}, {})[0]["w"]
 
     noise = sent("secret") - start
@@ -127,8 +127,8 @@ def test_noise_is_upon_every_weight_secret_or_seeded() -> None:
     assert not np.array_equal(sent("seeded"), sent("seeded", t=1))
 
 
-@pytest.mark.parametrize("settings", [{"update_noise": 1.0}, {"update_clip": 0.0}, {"update_clip": -1.0}])
+@pytest.mark.parametrize("settings", [{"noise_multiplier": 1.0}, {"clip_norm": 0.0}, {"clip_norm": -1.0}])
 @pytest.mark.parametrize("name", ["fedavg", "pacfl"])
 def test_what_would_hide_nothing_is_refused(name: str, settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="update_clip"):
+    with pytest.raises(ValueError, match="clip_norm"):
         build(name, **settings)

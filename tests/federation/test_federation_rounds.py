@@ -9,15 +9,15 @@ from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, m
 from pacfl.federation.local import Local, local
 from pacfl.federation.message import ClientId, Message, nbytes
 from pacfl.federation.rounds import Round, Scores, rounds
-from pacfl.federation.schedule import Event, Schedule, events
+from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
 from tests.small_federation import LEARNING, NAMES, SEED, arrays_in, lively, model, played, pool, same
 
 CHURN = Schedule(
     rounds=5,
-    sample=0.7,
+    participation=0.7,
     evaluate_every=1,
     personal_every=2,
-    loss=0.2,
+    client_dropout=0.2,
     joins={0: (2,), 2: (5,), 4: (2,)},
     leaves={3: (2, 0)},
     reprofile={4: (1,)},
@@ -58,7 +58,7 @@ def count(messages: Any) -> int:
 def recorded(algorithm: Algorithm, schedule: Schedule) -> tuple[list[Round], Recording]:
     with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
         recording = Recording(backend)
-        plan = list(events(schedule, len(pool().shards), SEED))
+        plan = list(round_plans(schedule, len(pool().client_indices), SEED))
         for _ in plan:
             recording.begin()
         return list(rounds(algorithm, recording, algorithm.init_server(model()), plan)), recording
@@ -75,7 +75,7 @@ def test_what_is_in_a_message_is_what_is_billed(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_going_on_from_any_round_is_as_never_having_stopped(name: str) -> None:
     algorithm = lively(name)
-    plan = list(events(CHURN, len(pool().shards), SEED))
+    plan = list(round_plans(CHURN, len(pool().client_indices), SEED))
     whole, kept = [], []
     with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
         for r in rounds(algorithm, backend, algorithm.init_server(model()), plan):
@@ -92,9 +92,9 @@ def test_going_on_from_any_round_is_as_never_having_stopped(name: str) -> None:
 def test_a_plan_is_obeyed_in_order() -> None:
     """Who joins in a round may be sampled in it; replies that are lost change nothing; scores are of those judged."""
     plan = [
-        Event(joining=(4, 1), sampled=(1,)),
-        Event(sampled=(4,), lost=frozenset({4}), judged=(4,)),
-        Event(joining=(0,), sampled=(0, 1), judged=(0, 1), personal=True),
+        RoundPlan(joining=(4, 1), sampled=(1,)),
+        RoundPlan(sampled=(4,), lost=frozenset({4}), evaluated=(4,)),
+        RoundPlan(joining=(0,), sampled=(0, 1), evaluated=(0, 1), personal=True),
     ]
     with local(FedAvg(), model(), pool(), LEARNING, SEED) as backend:
         first, second, third = rounds(FedAvg(), backend, FedAvg().init_server(model()), plan)
@@ -126,7 +126,10 @@ class HardOfHearing(Recording):
 @pytest.mark.parametrize("missed", [{1, 4}, {0, 1, 2, 3, 4, 5}], ids=["some", "all"])
 @pytest.mark.parametrize("name", NAMES)
 def test_who_was_not_heard_when_it_joined_is_asked_again(name: str, missed: set[ClientId]) -> None:
-    plan = [Event(joining=tuple(range(6)), sampled=(1, 2), judged=(1, 2)), Event(sampled=(1, 4), judged=(1, 4, 5))]
+    plan = [
+        RoundPlan(joining=tuple(range(6)), sampled=(1, 2), evaluated=(1, 2)),
+        RoundPlan(sampled=(1, 4), evaluated=(1, 4, 5)),
+    ]
     algorithm = lively(name)
     with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
         deaf = HardOfHearing(backend, set(missed))
@@ -139,7 +142,7 @@ def test_who_was_not_heard_when_it_joined_is_asked_again(name: str, missed: set[
 
 def test_a_lost_reply_is_not_billed_but_what_was_sent_is() -> None:
     d = 4 * len(model().initial)
-    run = played(FedAvg(), Schedule(rounds=2, sample=1.0, loss=1.0))
+    run = played(FedAvg(), Schedule(rounds=2, participation=1.0, client_dropout=1.0))
     assert [(r.bytes_down, r.bytes_up) for r in run] == [(6 * d, 0), (6 * d, 0), (0, 0)]
 
 

@@ -1,75 +1,77 @@
 import pytest
 
-from pacfl.federation.schedule import Event, Schedule, events
+from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
 
 N = 12
 
 
-def plan(schedule: Schedule, seed: int = 0, n: int = N) -> list[Event]:
-    return list(events(schedule, n, seed))
+def plan(schedule: Schedule, seed: int = 0, n: int = N) -> list[RoundPlan]:
+    return list(round_plans(schedule, n, seed))
 
 
 def test_there_is_one_event_for_each_round_and_one_for_the_end() -> None:
-    *played, end = plan(Schedule(rounds=5, sample=0.5))
+    *played, end = plan(Schedule(rounds=5, participation=0.5))
     assert len(played) == 5
     assert played[0].joining == tuple(range(N))
-    assert all(event.joining == () for event in played[1:])
-    assert all(event.judged == () and event.lost == frozenset() for event in played)
-    assert end == Event(judged=tuple(range(N)), personal=True)
+    assert all(round_plan.joining == () for round_plan in played[1:])
+    assert all(round_plan.evaluated == () and round_plan.lost == frozenset() for round_plan in played)
+    assert end == RoundPlan(evaluated=tuple(range(N)), personal=True)
 
 
 @pytest.mark.parametrize(("share", "count"), [(1.0, 12), (0.5, 6), (0.1, 1), (0.01, 1), (0.3, 4), (0.99, 12)])
 def test_the_share_is_rounded_and_somebody_is_always_sampled(share: float, count: int) -> None:
-    for event in plan(Schedule(rounds=20, sample=share))[:-1]:
-        assert len(event.sampled) == count == len(set(event.sampled))
+    for round_plan in plan(Schedule(rounds=20, participation=share))[:-1]:
+        assert len(round_plan.sampled) == count == len(set(round_plan.sampled))
 
 
 def test_everybody_is_sampled_in_time() -> None:
     """The chance that one of 12 clients misses 200 draws of 3 is 12 · 0.75^200 < 1e-23."""
-    seen = {c for event in plan(Schedule(rounds=200, sample=0.25)) for c in event.sampled}
+    seen = {c for round_plan in plan(Schedule(rounds=200, participation=0.25)) for c in round_plan.sampled}
     assert seen == set(range(N))
 
 
 def test_the_same_seed_gives_the_same_plan_and_another_seed_another() -> None:
-    schedule = Schedule(rounds=10, sample=0.3, loss=0.5, evaluate_every=2, newcomers=2)
+    schedule = Schedule(rounds=10, participation=0.3, client_dropout=0.5, evaluate_every=2, newcomers=2)
     assert plan(schedule, 1) == plan(schedule, 1)
     assert plan(schedule, 1) != plan(schedule, 2)
 
 
 def test_a_longer_plan_begins_as_the_shorter_one_did() -> None:
-    short, long = (plan(Schedule(rounds=n, sample=0.3, loss=0.5))[:5] for n in (5, 9))
+    short, long = (plan(Schedule(rounds=n, participation=0.3, client_dropout=0.5))[:5] for n in (5, 9))
     assert short == long
 
 
 def test_who_is_sampled_does_not_depend_on_whose_reply_is_lost() -> None:
-    certain, lossy = (plan(Schedule(rounds=9, sample=0.3, loss=loss)) for loss in (0.0, 0.7))
+    certain, lossy = (plan(Schedule(rounds=9, participation=0.3, client_dropout=share)) for share in (0.0, 0.7))
     assert [e.sampled for e in certain] == [e.sampled for e in lossy]
 
 
 def test_replies_are_lost_as_often_as_asked_and_only_of_the_sampled() -> None:
     """Of 2,400 replies 30 % are lost, with a deviation of √(0.3 · 0.7 / 2400) = 0.94 %: five of them are allowed."""
-    lossy = plan(Schedule(rounds=400, sample=0.5, loss=0.3))[:-1]
-    assert all(event.lost <= set(event.sampled) for event in lossy)
-    assert sum(len(event.lost) for event in lossy) / 2400 == pytest.approx(0.3, abs=0.047)
-    assert all(event.lost == set(event.sampled) for event in plan(Schedule(rounds=5, loss=1.0))[:-1])
+    lossy = plan(Schedule(rounds=400, participation=0.5, client_dropout=0.3))[:-1]
+    assert all(round_plan.lost <= set(round_plan.sampled) for round_plan in lossy)
+    assert sum(len(round_plan.lost) for round_plan in lossy) / 2400 == pytest.approx(0.3, abs=0.047)
+    assert all(
+        round_plan.lost == set(round_plan.sampled) for round_plan in plan(Schedule(rounds=5, client_dropout=1.0))[:-1]
+    )
 
 
 def test_judging_comes_when_due() -> None:
     played = plan(Schedule(rounds=6, evaluate_every=2, personal_every=4))
-    assert [bool(event.judged) for event in played] == [False, True, False, True, False, True, True]
-    assert [event.personal for event in played] == [False, False, False, True, False, False, True]
+    assert [bool(round_plan.evaluated) for round_plan in played] == [False, True, False, True, False, True, True]
+    assert [round_plan.personal for round_plan in played] == [False, False, False, True, False, False, True]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_newcomers_are_not_seen_before_the_end_and_then_are_the_ones_judged(seed: int) -> None:
-    *played, end, after = plan(Schedule(rounds=6, sample=1.0, evaluate_every=1, newcomers=3, fine_tune=2), seed)
+    *played, end, after = plan(Schedule(rounds=6, participation=1.0, evaluate_every=1, newcomers=3, fine_tune=2), seed)
     old = tuple(c for c in range(N) if c not in after.joining)
     assert len(old) == 9
-    for event in played:
-        assert event.sampled == event.judged == old
+    for round_plan in played:
+        assert round_plan.sampled == round_plan.evaluated == old
     assert played[0].joining == old
-    assert end == Event(judged=old, personal=True)
-    assert after == Event(joining=after.joining, judged=after.joining, personal=True, fine_tune=2)
+    assert end == RoundPlan(evaluated=old, personal=True)
+    assert after == RoundPlan(joining=after.joining, evaluated=after.joining, personal=True, fine_tune=2)
 
 
 def test_newcomers_are_drawn_by_the_seed() -> None:
@@ -85,36 +87,36 @@ def test_who_is_named_in_the_plan_is_no_newcomer() -> None:
 
 def test_joins_and_leaves_are_honoured() -> None:
     schedule = Schedule(
-        rounds=6, sample=1.0, evaluate_every=1, joins={0: (3,), 2: (1, 2), 4: (3,)}, leaves={2: (3,), 3: (0,)}
+        rounds=6, participation=1.0, evaluate_every=1, joins={0: (3,), 2: (1, 2), 4: (3,)}, leaves={2: (3,), 3: (0,)}
     )
     here = [(0, 3), (0, 3), (0, 1, 2), (1, 2), (1, 2, 3), (1, 2, 3)]
     played = plan(schedule, n=4)
-    assert [event.sampled for event in played[:-1]] == here
-    assert [event.judged for event in played[:-1]] == here
-    assert [event.joining for event in played] == [(0, 3), (), (1, 2), (), (3,), (), ()]
-    assert played[-1].judged == (1, 2, 3)
+    assert [round_plan.sampled for round_plan in played[:-1]] == here
+    assert [round_plan.evaluated for round_plan in played[:-1]] == here
+    assert [round_plan.joining for round_plan in played] == [(0, 3), (), (1, 2), (), (3,), (), ()]
+    assert played[-1].evaluated == (1, 2, 3)
 
 
 def test_a_founder_who_leaves_may_come_back() -> None:
-    played = plan(Schedule(rounds=5, sample=1.0, leaves={1: (2,)}, joins={3: (2,)}), n=3)
-    assert [event.sampled for event in played[:-1]] == [(0, 1, 2), (0, 1), (0, 1), (0, 1, 2), (0, 1, 2)]
+    played = plan(Schedule(rounds=5, participation=1.0, leaves={1: (2,)}, joins={3: (2,)}), n=3)
+    assert [round_plan.sampled for round_plan in played[:-1]] == [(0, 1, 2), (0, 1), (0, 1), (0, 1, 2), (0, 1, 2)]
     assert played[0].joining == (0, 1, 2)
     assert played[3].joining == (2,)
 
 
 def test_only_those_present_are_sampled() -> None:
-    schedule = Schedule(rounds=30, sample=0.4, joins={10: (5, 6)}, leaves={20: (0, 1, 2)})
-    for t, event in enumerate(plan(schedule)[:-1]):
+    schedule = Schedule(rounds=30, participation=0.4, joins={10: (5, 6)}, leaves={20: (0, 1, 2)})
+    for t, round_plan in enumerate(plan(schedule)[:-1]):
         away = {0, 1, 2} if t >= 20 else {5, 6} if t < 10 else set()
-        assert not away & set(event.sampled)
-        assert len(event.sampled) == round(0.4 * (N - len(away)))
+        assert not away & set(round_plan.sampled)
+        assert len(round_plan.sampled) == round(0.4 * (N - len(away)))
 
 
 def test_rounds_in_which_nobody_is_there_are_empty() -> None:
-    played = plan(Schedule(rounds=3, sample=0.5, evaluate_every=1, leaves={1: tuple(range(N))}))
-    assert played[1] == Event(gone=tuple(range(N)))
-    assert played[2] == Event()
-    assert played[3] == Event(personal=True)
+    played = plan(Schedule(rounds=3, participation=0.5, evaluate_every=1, leaves={1: tuple(range(N))}))
+    assert played[1] == RoundPlan(gone=tuple(range(N)))
+    assert played[2] == RoundPlan()
+    assert played[3] == RoundPlan(personal=True)
 
 
 def test_drifted_clients_are_profiled_anew_if_they_are_there() -> None:
@@ -124,22 +126,22 @@ def test_drifted_clients_are_profiled_anew_if_they_are_there() -> None:
 
 
 def test_without_rounds_everybody_joins_and_is_judged() -> None:
-    assert plan(Schedule(rounds=0)) == [Event(joining=tuple(range(N)), judged=tuple(range(N)), personal=True)]
+    assert plan(Schedule(rounds=0)) == [RoundPlan(joining=tuple(range(N)), evaluated=tuple(range(N)), personal=True)]
     end, after = plan(Schedule(rounds=0, newcomers=2))
     assert {*end.joining, *after.joining} == set(range(N))
-    assert end.judged == end.joining
-    assert after.judged == after.joining
+    assert end.evaluated == end.joining
+    assert after.evaluated == after.joining
 
 
 @pytest.mark.parametrize(
     "nonsense",
     [
         {"rounds": -1},
-        {"sample": 0.0},
-        {"sample": 1.1},
-        {"sample": float("nan")},
-        {"loss": -0.1},
-        {"loss": 1.1},
+        {"participation": 0.0},
+        {"participation": 1.1},
+        {"participation": float("nan")},
+        {"client_dropout": -0.1},
+        {"client_dropout": 1.1},
         {"newcomers": -1},
         {"evaluate_every": -1},
         {"personal_every": -1},

@@ -61,7 +61,7 @@ def test_three_sites_federate_in_two_clusters(example: tuple[ModuleType, ModuleT
         "learning.epochs": 2,
         "learning.lr": 0.1,
         "schedule.rounds": 3,
-        "schedule.sample": 1.0,
+        "schedule.participation": 1.0,
     }
     grid = Sites(tmp_path, config)
     federate(grid, context(tmp_path, config))
@@ -69,7 +69,7 @@ def test_three_sites_federate_in_two_clusters(example: tuple[ModuleType, ModuleT
     number = {int(m.metadata.dst_node_id) - 100: int(m.content["about"]["client"]) for m in grid.asked}
     clusters = [last["cluster_of"][str(number[i])] for i in range(SITES)]
     assert clusters[0] == clusters[1] != clusters[2]
-    assert last["troubles"] == []
+    assert last["reply_errors"] == []
     assert last["accuracy"]["received"]["mean"] > 0.5
 
 

@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.rounds import Round, rounds
-from pacfl.federation.schedule import Schedule, events
+from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.flower.backend import Flower
 from tests.flower.fake_grid import FakeGrid, Tamper, home_of
 from tests.small_federation import NAMES, SEED, lively, model, played, pool, same
@@ -20,15 +20,15 @@ from tests.small_federation import NAMES, SEED, lively, model, played, pool, sam
 pytestmark = pytest.mark.usefixtures("identity")
 
 HOSTILE = 3
-CLIENTS = range(len(pool().shards))
-SCHEDULE = Schedule(rounds=2, sample=1.0)
+CLIENTS = range(len(pool().client_indices))
+SCHEDULE = Schedule(rounds=2, participation=1.0)
 
 
 def federated(algorithm: Algorithm, folder: Path, tamper: Tamper | None = None) -> tuple[list[Round], Flower]:
     grid = FakeGrid(home_of(algorithm, folder), [100 + c for c in CLIENTS], {100 + HOSTILE: tamper} if tamper else {})
     nodes = {c: 100 + c for c in CLIENTS}
     backend = Flower(grid, algorithm, model(), "f", nodes, deadline=0.2, poll=0.01)
-    plan = events(SCHEDULE, len(CLIENTS), SEED)
+    plan = round_plans(SCHEDULE, len(CLIENTS), SEED)
     return list(rounds(algorithm, backend, algorithm.init_server(model()), plan)), backend
 
 
@@ -97,9 +97,11 @@ BAD_SIGNATURES = {
     "answers round 7, not": said("query.signature", round=7),
     "has arrays": replaced("query.signature", also=np.zeros(3)),
     "is int64 of shape": replaced("query.signature", basis=np.ones((ROWS, 3), np.int64)),
-    "degrees from 0 to 270": replaced("query.signature", self_angles=np.full(8, -1, np.float32)),
-    "self_angles' are degrees from": replaced("query.signature", self_angles=np.full(8, 271, np.float32)),
-    "self_angles' has 100,000 columns, at most 32": replaced("query.signature", self_angles=np.ones(10**5, np.float32)),
+    "degrees from 0 to 270": replaced("query.signature", split_half_angles=np.full(8, -1, np.float32)),
+    "split_half_angles' are degrees from": replaced("query.signature", split_half_angles=np.full(8, 271, np.float32)),
+    "split_half_angles' has 100,000 columns, at most 32": replaced(
+        "query.signature", split_half_angles=np.ones(10**5, np.float32)
+    ),
 }
 BAD_MODELS = {
     r"shape \(609,\)": replaced("train", w=np.zeros(D - 1, np.float32)),
@@ -126,7 +128,7 @@ def test_a_bad_signature_is_refused_and_the_others_federate(
     done, backend = federated(algorithm, tmp_path, BAD_SIGNATURES[what])
     assert HOSTILE not in done[-1].state.cluster_of
     assert set(done[-1].state.cluster_of) == set(CLIENTS) - {HOSTILE}
-    assert {trouble.client for trouble in backend.troubles} == {HOSTILE}
+    assert {trouble.client for trouble in backend.reply_errors} == {HOSTILE}
     assert f"client {HOSTILE}: reply refused" in caplog.text
     assert re.search(what, caplog.text)
 
@@ -146,7 +148,7 @@ def test_a_bad_model_is_refused_and_does_not_touch_the_others(
     caplog.set_level(logging.WARNING, "pacfl")
     algorithm = lively("fedavg")
     done, backend = federated(algorithm, tmp_path, BAD_MODELS[what])
-    refused = {trouble.round for trouble in backend.troubles}
+    refused = {trouble.round for trouble in backend.reply_errors}
     assert 1 in refused
     if 0 in refused:
         assert same(done[-1].state, without_it())
@@ -157,24 +159,24 @@ def test_a_bad_model_is_refused_and_does_not_touch_the_others(
 def test_honest_replies_are_believed_whatever_the_algorithm(name: str, tmp_path: Path) -> None:
     algorithm = lively(name)
     done, backend = federated(algorithm, tmp_path)
-    assert backend.troubles == []
+    assert backend.reply_errors == []
     for a, b in zip(done, played(algorithm, SCHEDULE), strict=True):
         assert same(a.state, b.state)
 
 
 def test_ifca_does_not_believe_in_a_model_that_is_not_there(tmp_path: Path) -> None:
     _, backend = federated(lively("ifca"), tmp_path, replaced("train", choice=np.array([9])))
-    assert {t.what for t in backend.troubles} == {"reply refused: chose model 9 of 2"}
+    assert {t.what for t in backend.reply_errors} == {"reply refused: chose model 9 of 2"}
 
 
 def test_fednova_does_not_believe_in_steps_backward(tmp_path: Path) -> None:
     _, backend = federated(lively("fednova"), tmp_path, replaced("train", steps=np.array([-4.0])))
-    assert {t.what for t in backend.troubles} == {"reply refused: took -4.0 steps"}
+    assert {t.what for t in backend.reply_errors} == {"reply refused: took -4.0 steps"}
 
 
 def test_a_reply_that_never_comes_ends_the_wait_at_the_deadline(tmp_path: Path) -> None:
     done, backend = federated(lively("fedavg"), tmp_path, lambda kind, c: None if kind == "train" else c)
-    assert [t.what for t in backend.troubles] == ["no reply to 'train' within 0.2 s"] * SCHEDULE.rounds
+    assert [t.what for t in backend.reply_errors] == ["no reply to 'train' within 0.2 s"] * SCHEDULE.rounds
     assert len(done) == SCHEDULE.rounds + 1
 
 
@@ -182,7 +184,7 @@ def test_a_client_that_is_nowhere_is_named(tmp_path: Path) -> None:
     algorithm = lively("fedavg")
     backend = Flower(FakeGrid(home_of(algorithm, tmp_path), []), algorithm, model(), "f")
     assert backend.profile(4, [2]) == {}
-    assert [(t.round, t.client, t.what) for t in backend.troubles] == [(4, 2, "cannot be reached")]
+    assert [(t.round, t.client, t.what) for t in backend.reply_errors] == [(4, 2, "cannot be reached")]
 
 
 def test_a_cluster_without_replies_keeps_its_model(tmp_path: Path) -> None:
@@ -191,7 +193,7 @@ def test_a_cluster_without_replies_keeps_its_model(tmp_path: Path) -> None:
     silent = {100 + c: (lambda kind, c: None if kind == "train" else c) for c in (3, 4, 5)}
     grid = FakeGrid(home_of(algorithm, tmp_path), [100 + c for c in CLIENTS], silent)
     backend = Flower(grid, algorithm, model(), "f", {c: 100 + c for c in CLIENTS}, deadline=0.1, poll=0.01)
-    *_, end = rounds(algorithm, backend, algorithm.init_server(model()), events(SCHEDULE, len(CLIENTS), SEED))
+    *_, end = rounds(algorithm, backend, algorithm.init_server(model()), round_plans(SCHEDULE, len(CLIENTS), SEED))
     first, second = end.state.cluster_of[0], end.state.cluster_of[3]
     assert np.array_equal(end.state.models[second], model().initial)
     assert not np.array_equal(end.state.models[first], model().initial)

@@ -102,11 +102,11 @@ def test_what_went_wrong_is_recorded_and_not_held(tmp_path: Path, monkeypatch: p
     class Watched(server.Flower):
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
-            held.append(self.troubles)
+            held.append(self.reply_errors)
 
     monkeypatch.setattr(server, "Flower", Watched)
     mute = {100: lambda kind, content: None if kind == "train" else content}
     silent = FakeGrid(home_of(lively("fedavg"), tmp_path / "memory"), NODES, mute)
     federate(silent, config(tmp_path / "f", "fedavg", rounds=4, **{"federation.deadline": 0.05}))
-    assert [len(record["troubles"]) for record in records(tmp_path / "f")] == [1, 1, 1, 1, 0]
+    assert [len(record["reply_errors"]) for record in records(tmp_path / "f")] == [1, 1, 1, 1, 0]
     assert len(held[0]) <= 1

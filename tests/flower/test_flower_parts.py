@@ -12,9 +12,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, Re
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
 import pacfl
-from pacfl.experiment.settings import ConfigError
+from pacfl.errors import ConfigError
 from pacfl.federation.rounds import Score, rounds
-from pacfl.federation.schedule import Schedule, events
+from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.flower import settings, warm, wire
 from pacfl.flower.backend import Flower
 from pacfl.flower.client_memory import ClientMemory
@@ -44,7 +44,7 @@ def test_the_settings_text_overrules() -> None:
     [
         ({"federation.dedline": 3}, "dedline"),
         ({"federation.deadline": 0.0}, "above 0"),
-        ({"federation.identity": "name"}, "'key' or 'partition-id'"),
+        ({"federation.identity": "name"}, "'key', 'partition-id'"),
         ({"settings": "a b"}, "settings must be TOML"),
         ({"settings": "learning.lr = [0.1, 0.2]"}, "one run, the settings describe 2"),
         ({"learning.lrr": 1.0}, "lrr"),
@@ -94,10 +94,10 @@ def test_before_the_first_round_there_is_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bill_is_that_of_the_arrays_really_sent(name: str, tmp_path: Path) -> None:
     """Numpy's own header is 128 bytes an array; Flower's records and their names take less than 3 KB a message."""
-    algorithm, clients = lively(name), range(len(pool().shards))
+    algorithm, clients = lively(name), range(len(pool().client_indices))
     grid = FakeGrid(home_of(algorithm, tmp_path), [100 + c for c in clients])
     backend = Flower(grid, algorithm, model(), "f", {c: 100 + c for c in clients})
-    plan = list(events(Schedule(rounds=2, sample=1.0), len(clients), SEED))[:2]
+    plan = list(round_plans(Schedule(rounds=2, participation=1.0), len(clients), SEED))[:2]
     played = list(rounds(algorithm, backend, algorithm.init_server(model()), plan))
     down = [m for m in grid.asked if m.metadata.message_type == TRAIN]
     up = [m for m in grid.replies.values() if m.metadata.message_type in (TRAIN, SIGNATURE)]
@@ -146,7 +146,7 @@ def test_a_site_with_data_that_do_not_fit_is_told_so() -> None:
 
 def test_a_site_has_one_client_whatever_its_number() -> None:
     x, y = np.arange(8.0).reshape(4, 2), np.zeros(4)
-    shard = Site(x, y, x[:1], y[:1]).pool(7).shards[7]
+    shard = Site(x, y, x[:1], y[:1]).pool(7).client_indices[7]
     assert (shard.train.tolist(), shard.test.tolist()) == ([0, 1, 2, 3], [0])
 
 

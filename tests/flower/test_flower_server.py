@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
+from pacfl.errors import StoreError
 from pacfl.experiment.store import RunFolder
 from pacfl.flower import members, status
 from pacfl.flower.message_types import SIGNATURE, TRAIN
-from pacfl.flower.server import OtherFederationError, federate
+from pacfl.flower.server import federate
 from tests.flower.fake_grid import FakeGrid, home_of
 from tests.small_federation import LIVELY, SEED, lively, same
 
@@ -30,9 +31,9 @@ def config(folder: Path, name: str = "pacfl", rounds: int = 4, **more: Any) -> C
         "federation.task": "small_task",
         "federation.deadline": 0.3,
         "federation.poll": 0.01,
-        "learning.batch": 8,
+        "learning.batch_size": 8,
         "schedule.rounds": rounds,
-        "schedule.sample": 1.0,
+        "schedule.participation": 1.0,
         "algorithm.name": name,
         **{f"algorithm.{key}": value for key, value in LIVELY.get(name, {}).items()},
         **more,
@@ -176,7 +177,7 @@ def test_a_federation_that_is_to_end_earlier_is_judged_at_once(tmp_path: Path) -
 def test_other_settings_do_not_go_on_with_it(tmp_path: Path) -> None:
     home = home_of(lively("fedavg"), tmp_path / "memory")
     federate(FakeGrid(home, NODES), config(tmp_path / "f", "fedavg", rounds=1))
-    with pytest.raises(OtherFederationError, match="other settings"):
+    with pytest.raises(StoreError, match="other settings"):
         federate(FakeGrid(home, NODES), config(tmp_path / "f", "solo", rounds=1))
 
 

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 import pacfl
 from pacfl.cli import app
+from pacfl.errors import NoReplyError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.rounds import Round, rounds
-from pacfl.federation.schedule import Schedule, events
-from pacfl.flower.backend import NoReplyError
+from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.flower.simulation import Simulated, Simulation, simulation
-from pacfl.learning.client_context import Learning
+from pacfl.learning.client_context import LocalTraining
 from tests.small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same
 
 pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'pacfl[flower]'")
@@ -30,20 +30,20 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 # Two domains; a reply is lost now and then, and somebody comes when all is over
-LIVELY_SCHEDULE = Schedule(rounds=3, sample=0.7, evaluate_every=2, loss=0.2, newcomers=1)
+LIVELY_SCHEDULE = Schedule(rounds=3, participation=0.7, evaluate_every=2, client_dropout=0.2, newcomers=1)
 
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Simulation]:
-    with simulation(len(pool().shards)) as running:
+    with simulation(len(pool().client_indices)) as running:
         yield running
 
 
 def simulated(
-    nodes: Simulation, algorithm: Algorithm, schedule: Schedule, learning: Learning = LEARNING
+    nodes: Simulation, algorithm: Algorithm, schedule: Schedule, learning: LocalTraining = LEARNING
 ) -> list[Round]:
     with nodes.reach(algorithm, model(), pool(), learning, SEED) as backend:
-        plan = events(schedule, len(pool().shards), SEED)
+        plan = round_plans(schedule, len(pool().client_indices), SEED)
         return list(rounds(algorithm, backend, algorithm.init_server(model()), plan))
 
 
@@ -61,8 +61,8 @@ def test_flower_gives_what_the_local_backend_gives(nodes: Simulation, name: str)
 @pytest.mark.parametrize("name", ["scaffold", "lg-fedavg"])
 def test_what_clients_remember_can_be_kept_and_given_back(nodes: Simulation, name: str) -> None:
     """A run that is interrupted after two rounds, and goes on in another backend, ends as one that is not."""
-    algorithm, schedule = lively(name), Schedule(rounds=4, sample=0.7)
-    plan = list(events(schedule, len(pool().shards), SEED))
+    algorithm, schedule = lively(name), Schedule(rounds=4, participation=0.7)
+    plan = list(round_plans(schedule, len(pool().client_indices), SEED))
     parts = (algorithm, model(), pool(), LEARNING, SEED)
     with nodes.reach(*parts) as first:
         *_, interrupted = list(rounds(algorithm, first, algorithm.init_server(model()), plan[:2]))
@@ -75,7 +75,7 @@ def test_what_clients_remember_can_be_kept_and_given_back(nodes: Simulation, nam
 
 def test_a_client_that_diverges_stops_the_experiment_and_is_named(nodes: Simulation) -> None:
     with pytest.raises(NoReplyError, match=r"round 0, client \d: .*diverged.*lower the learning rate"):
-        simulated(nodes, lively("fedavg"), Schedule(rounds=3, sample=0.5), Learning(epochs=5, lr=1e30))
+        simulated(nodes, lively("fedavg"), Schedule(rounds=3, participation=0.5), LocalTraining(epochs=5, lr=1e30))
 
 
 def test_more_clients_than_nodes_are_refused(nodes: Simulation) -> None:
@@ -102,7 +102,7 @@ scheme = { kind = "by-set", counts = [1, 1, 1, 1], size = 40 }
 epochs = 1
 [schedule]
 rounds = 2
-sample = 1.0
+participation = 1.0
 [[algorithm]]
 name = ["pacfl", "scaffold"]
 """

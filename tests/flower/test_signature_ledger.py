@@ -7,13 +7,14 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from pacfl.algorithms import build
+from pacfl.errors import BudgetError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
 from pacfl.federation.private import promised
 from pacfl.flower import wire
 from pacfl.flower.answering import TOLD, answer
 from pacfl.flower.message_types import SIGNATURE
-from pacfl.flower.signature_ledger import BudgetError, Told
+from pacfl.flower.signature_ledger import Told
 from tests.flower.fake_grid import home_of
 from tests.small_federation import lively, same
 

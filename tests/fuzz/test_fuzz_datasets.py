@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacfl.data import DataError, load
+from pacfl.data import load
+from pacfl.errors import DataError
 from tests.data.writing import (
     arrays,
     cifar10_files,

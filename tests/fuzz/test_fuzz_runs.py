@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pacfl.errors import ConfigError, StoreError
 from pacfl.experiment import checkpoint, config
-from pacfl.experiment.config import ConfigError
-from pacfl.experiment.store import RunFolder, StoreError, all_folders
+from pacfl.experiment.store import RunFolder, all_folders
 from pacfl.federation.algorithm import State
 from tests.fuzz.damage import JSON, damaged, examples, refused_or_read, rewritten
 
@@ -32,7 +32,7 @@ lr = 0.1
 
 [schedule]
 rounds = 3
-sample = 0.5
+participation = 0.5
 joins = { 1 = [3] }
 
 [[algorithm]]
@@ -47,8 +47,8 @@ TABLE: dict[str, Any] = {
     "device": "cpu",
     "data": {"name": "digits", "clients": 5, "scheme": {"kind": "dirichlet", "alpha": 0.5}, "sets": ["a"]},
     "model": {"name": "mlp"},
-    "learning": {"epochs": 1, "batch": 5, "lr": 0.1, "momentum": 0.5},
-    "schedule": {"rounds": 2, "sample": 0.5, "joins": {"1": [2]}, "leaves": {}},
+    "learning": {"epochs": 1, "batch_size": 5, "lr": 0.1, "momentum": 0.5},
+    "schedule": {"rounds": 2, "participation": 0.5, "joins": {"1": [2]}, "leaves": {}},
     "algorithm": [{"name": "pacfl", "rank": 2, "threshold": "auto", "learning": {"lr": 0.2}}],
 }
 
@@ -162,6 +162,6 @@ def test_what_is_nested_without_end_is_refused(tmp_path: Path) -> None:
 
 def test_a_sweep_that_would_never_end_is_refused() -> None:
     many = list(range(1, 1001))
-    table = {"learning": {"epochs": many, "batch": many}, "algorithm": [{"name": "fedavg"}]}
+    table = {"learning": {"epochs": many, "batch_size": many}, "algorithm": [{"name": "fedavg"}]}
     with pytest.raises(ConfigError, match="ask for 1,000,000 runs"):
         config.expand(table)

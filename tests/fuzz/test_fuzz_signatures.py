@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pacfl.errors import DataError, SignatureError
 from pacfl.signatures import federation as federations
 from pacfl.signatures import sigfile, signing
 from pacfl.signatures.federation import Federation
-from pacfl.signatures.reading import DataError, Reading, read
-from pacfl.signatures.sigfile import MAGIC, PREFIX, SignatureError, SignatureFile
-from pacfl.subspace import group, proximity
+from pacfl.signatures.reading import Reading, read
+from pacfl.signatures.sigfile import MAGIC, PREFIX, SignatureFile
+from pacfl.subspace import cluster, proximity
 from tests.fuzz.damage import damaged, examples, refused_or_read, rewritten, within
 
 often = examples(60)
@@ -155,8 +156,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a federation of four."""
     folder = tmp_path_factory.mktemp("kept")
     clients = {name: made("plain", folder) for name in "abcd"}
-    grouping = group(proximity([c.basis for c in clients.values()]), federations.own_angles(clients, "smallest"))
-    federations.save(federations.found(clients, grouping), folder)
+    clustering = cluster(proximity([c.basis for c in clients.values()]), federations.own_angles(clients, "smallest"))
+    federations.save(federations.found(clients, clustering), folder)
     return folder
 
 
@@ -164,8 +165,8 @@ def used(federation: Federation) -> None:
     """All that commands do with a federation that they have read."""
     federation.summary()
     federations.widths(federation)
-    grouping = federation.grouping
-    newcomer = SignatureFile(federation.bases[0], 2, False, "raw", 9, {grouping.measure: np.ones(3)})
+    clustering = federation.clustering
+    newcomer = SignatureFile(federation.bases[0], 2, False, "raw", 9, {clustering.measure: np.ones(3)})
     federations.joined(federation, {"a newcomer": newcomer})
 
 

@@ -13,13 +13,14 @@ pytest.importorskip("flwr")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from pacfl.errors import InvalidReplyError
 from pacfl.flower import wire
-from pacfl.flower.reply_checks import Form, Refused, check_profile, check_size
+from pacfl.flower.reply_checks import Form, check_profile, check_size
 
 often = examples(80)
 
 BASIS = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0].astype(np.float32)
-FORMS = {"basis": Form((-1, -1), "f"), "self_angles": Form((-1,), "f")}
+FORMS = {"basis": Form((-1, -1), "f"), "split_half_angles": Form((-1,), "f")}
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -32,7 +33,7 @@ def record(name: str, data: bytes) -> RecordDict:
     """A record as a hostile client may build it: what it declares need not be what it holds."""
     honest = Array(np.ones(2, dtype=np.float32))
     forged = Array(dtype="float32", shape=(6, 2), stype="numpy.ndarray", data=data)
-    return RecordDict({"arrays": ArrayRecord({name: forged, "self_angles": honest})})
+    return RecordDict({"arrays": ArrayRecord({name: forged, "split_half_angles": honest})})
 
 
 @often
@@ -41,7 +42,7 @@ def test_a_forged_array_is_refused_or_a_profile(data: bytes, name: str) -> None:
     def read() -> None:
         check_profile(wire.unpack(record(name, data), 10_000), FORMS)
 
-    refused_or_read(read, Refused)
+    refused_or_read(read, InvalidReplyError)
 
 
 @pytest.mark.parametrize("header", [b"{'descr': '<f4', 'shape': (3, 4(, }", b"\x00" * 20, b"(((((("])
@@ -49,14 +50,14 @@ def test_an_array_whose_header_is_no_python_is_refused(header: bytes) -> None:
     """Found by fuzzing: numpy's parser has errors of its own, which ended the server."""
     padded = header.ljust(117) + b"\n"
     data = b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded + bytes(96)
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(InvalidReplyError, match="cannot be read"):
         wire.unpack(record("basis", data), 10_000)
 
 
 def test_pickles_are_refused() -> None:
     buffer = io.BytesIO()
     np.save(buffer, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(Refused, match="pickle"):
+    with pytest.raises(InvalidReplyError, match="pickle"):
         wire.unpack(record("basis", buffer.getvalue()), 10_000)
 
 
@@ -70,7 +71,7 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats()
 )
 def test_forged_scores_and_sizes_are_refused_or_numbers(scores: dict[str, float], about: dict[str, object]) -> None:
     content = RecordDict({"scores": MetricRecord(scores), "about": ConfigRecord(about)})  # type: ignore[arg-type]
-    read = refused_or_read(lambda: wire.scores(content), Refused)
+    read = refused_or_read(lambda: wire.scores(content), InvalidReplyError)
     assert read is None or all(np.isfinite([s.accuracy, s.loss]).all() for s in read.values())
-    size = refused_or_read(lambda: check_size(wire.about(content).get("size")), Refused)
+    size = refused_or_read(lambda: check_size(wire.about(content).get("size")), InvalidReplyError)
     assert size is None or size >= 1

@@ -5,15 +5,27 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pacfl.algorithms import CFL, IFCA, PACFL, FedAvg, FedAvgFT, FedNova, FedProx, LGFedAvg, PerFedAvg, Scaffold, Solo
+from pacfl.algorithms import (
+    CFL,
+    IFCA,
+    PACFL,
+    FedAvg,
+    FedAvgFT,
+    FedNova,
+    FedProx,
+    LGFedAvg,
+    LocalOnly,
+    PerFedAvg,
+    Scaffold,
+)
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.rounds import Round
 from pacfl.federation.schedule import Schedule
-from pacfl.learning.client_context import Learning
+from pacfl.learning.client_context import LocalTraining
 from tests.small_federation import NAMES, lively, model, played, pool, same
 
-SAMPLED = Schedule(rounds=4, sample=0.5, evaluate_every=1, personal_every=2, loss=0.2)
-EVERYBODY = Schedule(rounds=3, sample=1.0, evaluate_every=1, personal_every=1)
+SAMPLED = Schedule(rounds=4, participation=0.5, evaluate_every=1, personal_every=2, client_dropout=0.2)
+EVERYBODY = Schedule(rounds=3, participation=1.0, evaluate_every=1, personal_every=1)
 
 
 @cache
@@ -42,7 +54,7 @@ def assert_same_run(one: list[Round], other: list[Round]) -> None:
         CFL(eps1=0.0, first_split=0),
         CFL(eps2=1e9, first_split=0),
         LGFedAvg(shared_layers=2),
-        IFCA(k=1),
+        IFCA(clusters=1),
     ],
     ids=repr,
 )
@@ -52,7 +64,7 @@ def test_at_the_edge_of_its_settings_every_method_is_fedavg(algorithm: Algorithm
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_scaffold_begins_as_fedavg_and_then_goes_its_own_way(momentum: float) -> None:
-    learning = Learning(epochs=1, batch=8, lr=0.05, momentum=momentum)
+    learning = LocalTraining(epochs=1, batch_size=8, lr=0.05, momentum=momentum)
     one, other = (played(algorithm, SAMPLED, learning=learning) for algorithm in (Scaffold(), FedAvg()))
     assert_same_run(one[:1], other[:1])
     assert not same(one[1].state.models, other[1].state.models)
@@ -60,7 +72,7 @@ def test_scaffold_begins_as_fedavg_and_then_goes_its_own_way(momentum: float) ->
 
 def test_everybody_in_a_cluster_of_its_own_is_everybody_alone() -> None:
     """What clients have is the same; where it is kept is not."""
-    clustered, alone = played(PACFL(threshold=0.0), EVERYBODY), played(Solo(), EVERYBODY)
+    clustered, alone = played(PACFL(threshold=0.0), EVERYBODY), played(LocalOnly(), EVERYBODY)
     assert len(set(clustered[0].state.cluster_of.values())) == 6
     assert same([r.scores for r in clustered], [r.scores for r in alone])
     assert sum(r.bytes_down for r in alone) == 0 < sum(r.bytes_down for r in clustered)
@@ -68,8 +80,8 @@ def test_everybody_in_a_cluster_of_its_own_is_everybody_alone() -> None:
 
 def test_sending_nothing_but_never_hearing_either_is_everybody_alone() -> None:
     """When all replies are lost, everybody's first training is the same under FedAvg and SOLO."""
-    silent = Schedule(rounds=1, sample=1.0, loss=1.0)
-    one, other = played(FedAvg(), silent)[-1], played(Solo(), silent)[-1]
+    silent = Schedule(rounds=1, participation=1.0, client_dropout=1.0)
+    one, other = played(FedAvg(), silent)[-1], played(LocalOnly(), silent)[-1]
     assert same(one.scores["last_trained"], other.scores["last_trained"])
 
 
@@ -83,7 +95,7 @@ def test_fine_tuning_is_fedavg_until_it_tunes() -> None:
 def test_equal_steps_make_fednova_fedavg_up_to_rounding() -> None:
     """With equal sizes all take as many steps a: a · mean((w0 - w) / a) = w0 - mean(w)."""
     equal = pool(sizes=(32, 32, 32))
-    schedule = Schedule(rounds=2, sample=1.0)
+    schedule = Schedule(rounds=2, participation=1.0)
     one, other = (played(algorithm, schedule, equal)[-1].state.models for algorithm in (FedNova(), FedAvg()))
     np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
 
@@ -106,7 +118,7 @@ def test_every_method_makes_a_difference(name: str) -> None:
 
 
 def test_a_stronger_pull_stays_nearer_to_the_start() -> None:
-    schedule = Schedule(rounds=1, sample=1.0)
+    schedule = Schedule(rounds=1, participation=1.0)
     ways = [played(FedProx(mu), schedule)[0].state.models[0] - model().initial for mu in (0.0, 0.1, 1.0, 5.0)]
     lengths = [float(np.linalg.norm(way)) for way in ways]
     assert lengths == sorted(lengths, reverse=True)
@@ -114,7 +126,7 @@ def test_a_stronger_pull_stays_nearer_to_the_start() -> None:
 
 
 def test_fednova_differs_where_clients_take_different_numbers_of_steps() -> None:
-    schedule = Schedule(rounds=1, sample=1.0)
+    schedule = Schedule(rounds=1, participation=1.0)
     one, other = (played(algorithm, schedule)[0].state.models for algorithm in (FedNova(), FedAvg()))
     assert np.abs(one - other).max() > 1e-3
 
@@ -124,6 +136,6 @@ def test_fednova_differs_where_clients_take_different_numbers_of_steps() -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_number_of_workers_changes_nothing(name: str) -> None:
-    schedule = Schedule(rounds=2, sample=0.7, evaluate_every=2, reprofile={1: (1,)})
+    schedule = Schedule(rounds=2, participation=0.7, evaluate_every=2, reprofile={1: (1,)})
     one, two = (played(lively(name), schedule, workers=workers) for workers in (1, 2))
     assert same(one, two)

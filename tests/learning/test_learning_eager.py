@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from pacfl.learning.client_context import Diverged, Learning, Samples, Task
+from pacfl.errors import DivergedError
+from pacfl.learning.client_context import ClientContext, LocalTraining, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, Vector, as_model
 from pacfl.learning.randomness import batch_order, stream
@@ -32,20 +33,20 @@ def train() -> Samples:
 
 def task(
     train: Samples,
-    learning: Learning,
+    learning: LocalTraining,
     build: Callable[[], nn.Module] = net,
     key: tuple[int, int, int] = (5, 2, 7),
-) -> Task:
+) -> ClientContext:
     model = as_model(build, 0)
-    return Task(model, train, learning, Eager(model), key, train.x)
+    return ClientContext(model, train, learning, Eager(model), key, train.x)
 
 
-def orders(given: Task, purpose: str = "batches") -> Iterator[Tensor]:
+def orders(given: ClientContext, purpose: str = "batches") -> Iterator[Tensor]:
     """The batches that a task promises: by seed, purpose, round and client."""
     seed, t, client = given.key
     order = batch_order(given.n_samples, given.learning.epochs, stream(seed, purpose, t, client))
     for epoch in torch.from_numpy(order):
-        yield from epoch.split(given.learning.batch)
+        yield from epoch.split(given.learning.batch_size)
 
 
 def gradient_at(model: Model, samples: Samples, rows: Tensor) -> Gradient:
@@ -61,7 +62,7 @@ def gradient_at(model: Model, samples: Samples, rows: Tensor) -> Gradient:
     return gradient
 
 
-def descended(given: Task, step: Callable[[Tensor, Tensor], Tensor]) -> Vector:
+def descended(given: ClientContext, step: Callable[[Tensor, Tensor], Tensor]) -> Vector:
     """The plain loop of SGD with momentum, the gradient of a batch being step(w, rows)."""
     w = torch.from_numpy(given.model.initial.copy())
     v = torch.zeros_like(w)
@@ -75,7 +76,7 @@ def descended(given: Task, step: Callable[[Tensor, Tensor], Tensor]) -> Vector:
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 @pytest.mark.parametrize("batch", [1, 8, 50])
 def test_training_is_torchs_own_sgd(train: Samples, momentum: float, weight_decay: float, batch: int) -> None:
-    learning = Learning(epochs=3, batch=batch, lr=0.1, momentum=momentum, weight_decay=weight_decay)
+    learning = LocalTraining(epochs=3, batch_size=batch, lr=0.1, momentum=momentum, weight_decay=weight_decay)
     given = task(train, learning)
     module = net()
     vector_to_parameters(torch.from_numpy(given.model.initial.copy()), module.parameters())
@@ -93,7 +94,7 @@ def test_training_is_torchs_own_sgd(train: Samples, momentum: float, weight_deca
     assert np.abs(trained - given.model.initial).max() > 0.01
 
 
-LEARNING = Learning(epochs=2, batch=8, lr=0.1, momentum=0.5)
+LEARNING = LocalTraining(epochs=2, batch_size=8, lr=0.1, momentum=0.5)
 
 
 def test_a_pull_adds_mu_times_the_distance_from_the_anchor(train: Samples) -> None:
@@ -103,16 +104,18 @@ def test_a_pull_adds_mu_times_the_distance_from_the_anchor(train: Samples) -> No
         given,
         lambda w, rows: gradient_at(given.model, train, rows)(w) + 0.7 * (w - torch.from_numpy(anchor)),
     )
-    trained, _ = given.sgd(given.model.initial, pull=(0.7, anchor))
+    trained, _ = given.sgd(given.model.initial, prox=(0.7, anchor))
     np.testing.assert_allclose(trained, expected, rtol=0, atol=1e-6)
     assert np.abs(trained - given.sgd(given.model.initial)[0]).max() > 0.01
 
 
 def test_a_shift_is_added_to_every_gradient(train: Samples) -> None:
     given = task(train, LEARNING)
-    shift = np.random.default_rng(3).normal(size=given.model.initial.shape).astype(np.float32)
-    expected = descended(given, lambda w, rows: gradient_at(given.model, train, rows)(w) + torch.from_numpy(shift))
-    trained, _ = given.sgd(given.model.initial, shift=shift)
+    gradient_correction = np.random.default_rng(3).normal(size=given.model.initial.shape).astype(np.float32)
+    expected = descended(
+        given, lambda w, rows: gradient_at(given.model, train, rows)(w) + torch.from_numpy(gradient_correction)
+    )
+    trained, _ = given.sgd(given.model.initial, gradient_correction=gradient_correction)
     np.testing.assert_allclose(trained, expected, rtol=0, atol=1e-6)
     assert np.abs(trained - given.sgd(given.model.initial)[0]).max() > 0.01
 
@@ -120,7 +123,7 @@ def test_a_shift_is_added_to_every_gradient(train: Samples) -> None:
 @pytest.mark.parametrize("batch", [8, 5])
 def test_looking_ahead_takes_one_halfs_gradient_where_the_other_half_leads(train: Samples, batch: int) -> None:
     """With a batch of 5 the last one has a single sample, which is both halves."""
-    given = task(train, Learning(epochs=2, batch=batch, lr=0.1, momentum=0.5))
+    given = task(train, LocalTraining(epochs=2, batch_size=batch, lr=0.1, momentum=0.5))
 
     def step(w: Tensor, rows: Tensor) -> Tensor:
         half = len(rows) // 2
@@ -128,22 +131,26 @@ def test_looking_ahead_takes_one_halfs_gradient_where_the_other_half_leads(train
         ahead = w - 0.3 * gradient_at(given.model, train, first)(w)
         return gradient_at(given.model, train, second)(ahead)
 
-    trained, _ = given.sgd(given.model.initial, lookahead=0.3)
+    trained, _ = given.sgd(given.model.initial, inner_step=0.3)
     np.testing.assert_allclose(trained, descended(given, step), rtol=0, atol=1e-6)
     assert np.abs(trained - given.sgd(given.model.initial)[0]).max() > 0.001
 
 
 def test_all_three_work_together(train: Samples) -> None:
     given = task(train, LEARNING)
-    anchor, shift = np.random.default_rng(4).normal(size=(2, *given.model.initial.shape)).astype(np.float32)
+    anchor, gradient_correction = (
+        np.random.default_rng(4).normal(size=(2, *given.model.initial.shape)).astype(np.float32)
+    )
 
     def step(w: Tensor, rows: Tensor) -> Tensor:
         half = len(rows) // 2
         ahead = w - 0.3 * gradient_at(given.model, train, rows[:half])(w)
         g = gradient_at(given.model, train, rows[half:])(ahead)
-        return g + 0.7 * (w - torch.from_numpy(anchor)) + torch.from_numpy(shift)
+        return g + 0.7 * (w - torch.from_numpy(anchor)) + torch.from_numpy(gradient_correction)
 
-    trained, _ = given.sgd(given.model.initial, pull=(0.7, anchor), shift=shift, lookahead=0.3)
+    trained, _ = given.sgd(
+        given.model.initial, prox=(0.7, anchor), gradient_correction=gradient_correction, inner_step=0.3
+    )
     np.testing.assert_allclose(trained, descended(given, step), rtol=0, atol=1e-6)
 
 
@@ -190,8 +197,14 @@ def test_an_engine_remembers_nothing_of_what_it_did_before(train: Samples) -> No
     given = task(train, LEARNING)
     w = given.model.initial
     fresh = given.sgd(w)[0].tobytes(), given.gradient(w).tobytes(), given.loss(w)
-    shift = np.ones_like(w)
-    given.sgd(w + 1, pull=(2.0, shift), shift=shift, lookahead=0.5, purpose="personal")
+    gradient_correction = np.ones_like(w)
+    given.sgd(
+        w + 1,
+        prox=(2.0, gradient_correction),
+        gradient_correction=gradient_correction,
+        inner_step=0.5,
+        purpose="personal",
+    )
     given.gradient(w - 1)
     assert (given.sgd(w)[0].tobytes(), given.gradient(w).tobytes(), given.loss(w)) == fresh
 
@@ -208,11 +221,13 @@ def test_purposes_and_epochs_are_obeyed(train: Samples) -> None:
 
 def test_training_changes_nothing_that_it_was_given(train: Samples) -> None:
     given = task(train, LEARNING)
-    w, anchor, shift = np.random.default_rng(0).normal(size=(3, *given.model.initial.shape)).astype(np.float32)
-    for array in (w, anchor, shift, train.x, train.y):
+    w, anchor, gradient_correction = (
+        np.random.default_rng(0).normal(size=(3, *given.model.initial.shape)).astype(np.float32)
+    )
+    for array in (w, anchor, gradient_correction, train.x, train.y):
         array.flags.writeable = False
     before = w.tobytes(), train.x.tobytes()
-    trained, _ = given.sgd(w, pull=(0.1, anchor), shift=shift, lookahead=0.1)
+    trained, _ = given.sgd(w, prox=(0.1, anchor), gradient_correction=gradient_correction, inner_step=0.1)
     assert (w.tobytes(), train.x.tobytes()) == before
     kept = trained.tobytes()
     given.sgd(w)
@@ -264,6 +279,6 @@ def test_batch_statistics_are_allowed_and_nothing_is_kept_of_them(train: Samples
 
 
 def test_a_training_that_leaves_the_numbers_says_whose_and_when(train: Samples) -> None:
-    given = task(train, Learning(epochs=20, batch=8, lr=1e6, momentum=0.9, weight_decay=1.0))
-    with pytest.raises(Diverged, match=r"client 7 .* round 2 .* learning rate \(now 1000000\.0\)"):
+    given = task(train, LocalTraining(epochs=20, batch_size=8, lr=1e6, momentum=0.9, weight_decay=1.0))
+    with pytest.raises(DivergedError, match=r"client 7 .* round 2 .* learning rate \(now 1000000\.0\)"):
         given.sgd(given.model.initial)

@@ -9,10 +9,11 @@ import pytest
 from numpy.typing import NDArray
 from torch import nn
 
+from pacfl.errors import ModelError
 from pacfl.learning.client_context import Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.engines import build_engine
-from pacfl.learning.model import Model, ModelError, Vector, as_model
+from pacfl.learning.model import Model, Vector, as_model
 from pacfl.learning.native.engine import Native
 from pacfl.learning.nets import NETS
 

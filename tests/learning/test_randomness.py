@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pacfl.learning.client_context import Learning
+from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.randomness import batch_order, count_steps, stream
 
 
@@ -57,8 +57,8 @@ def test_the_last_batch_of_an_epoch_counts_as_a_step(n: int, epochs: int, batch:
         {"epochs": -1},
         {"epochs": 1.5},
         {"epochs": True},
-        {"batch": 0},
-        {"batch": "10"},
+        {"batch_size": 0},
+        {"batch_size": "10"},
         {"lr": 0.0},
         {"lr": -0.1},
         {"lr": float("nan")},
@@ -73,8 +73,8 @@ def test_the_last_batch_of_an_epoch_counts_as_a_step(n: int, epochs: int, batch:
 )
 def test_learning_refuses_nonsense(nonsense: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(nonsense))):
-        Learning(**nonsense)  # type: ignore[arg-type]
+        LocalTraining(**nonsense)  # type: ignore[arg-type]
 
 
 def test_learning_takes_the_edges_of_sense() -> None:
-    assert Learning(epochs=0, batch=1, lr=1e-9, momentum=0.0, weight_decay=0.0).epochs == 0
+    assert LocalTraining(epochs=0, batch_size=1, lr=1e-9, momentum=0.0, weight_decay=0.0).epochs == 0

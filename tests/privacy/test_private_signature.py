@@ -153,7 +153,7 @@ def test_without_noise_it_is_the_signature_of_reduced_samples_of_length_one() ->
 def test_it_is_an_orthonormal_basis_whatever_the_data(n: int, shape: tuple[int, ...]) -> None:
     made = private_signature(np.zeros((n, *shape)), 3, 1.0, noise=seeded(np.random.default_rng(n)))
     assert np.allclose(made.basis.T @ made.basis, np.eye(3), atol=1e-12)
-    assert set(made.self_angles) == set(MEASURES)
+    assert set(made.split_half_angles) == set(MEASURES)
 
 
 def test_it_is_drawn_anew_each_time_by_default() -> None:
@@ -164,7 +164,7 @@ def test_it_is_drawn_anew_each_time_by_default() -> None:
 def test_less_epsilon_means_a_larger_floor() -> None:
     x = federation(300, 0)
     floors = [
-        np.mean(private_signature(x, 2, e, noise=seeded(np.random.default_rng(0))).self_angles["smallest"])
+        np.mean(private_signature(x, 2, e, noise=seeded(np.random.default_rng(0))).split_half_angles["smallest"])
         for e in (0.5, 2.0, 8.0)
     ]
     assert floors[0] > 2 * floors[1] > 3 * floors[2]
@@ -175,7 +175,7 @@ def test_the_floor_is_what_clients_of_one_distribution_show(epsilon: float) -> N
     rng = np.random.default_rng(2)
     made = [private_signature(federation(400, i), 3, epsilon, noise=seeded(rng)) for i in range(20)]
     shown = proximity([m.basis for m in made])[np.triu_indices(20, 1)]
-    told = np.concatenate([m.self_angles["smallest"] for m in made])
+    told = np.concatenate([m.split_half_angles["smallest"] for m in made])
     assert np.sqrt(np.mean(told**2)) == pytest.approx(np.sqrt(np.mean(shown**2)), rel=0.15)
 
 

@@ -16,7 +16,7 @@ TABLE: dict[str, Any] = {
     "data": {"name": "digits", "clients": 4, "scheme": {"kind": "by-set", "counts": [1, 1, 1, 1], "size": 20}},
     "model": {"name": "logistic"},
     "learning": {"epochs": 1, "lr": 0.05},
-    "schedule": {"rounds": 2, "sample": 0.5, "joins": {"1": [3]}},
+    "schedule": {"rounds": 2, "participation": 0.5, "joins": {"1": [3]}},
 }
 
 

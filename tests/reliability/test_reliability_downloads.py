@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pacfl.data import KNOWN, DataError, Remote, download, specs
+from pacfl.data import DATASETS, Remote, download, specs
+from pacfl.errors import DataError
 
 pytest.importorskip("pooch", reason="downloading needs pooch")
 
@@ -55,7 +56,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Unsteady]:
     serving.half_sent = threading.Event()
     thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
     thread.start()
-    monkeypatch.setitem(specs.KNOWN, "mnist", replace(KNOWN["mnist"], files=(remote(serving),)))  # type: ignore[arg-type]
+    monkeypatch.setitem(specs.DATASETS, "mnist", replace(DATASETS["mnist"], files=(remote(serving),)))  # type: ignore[arg-type]
     yield serving
     serving.shutdown()
     thread.join()
@@ -96,9 +97,9 @@ PROGRAM = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from pacfl.data import KNOWN, Remote, download, specs
+from pacfl.data import DATASETS, Remote, download, specs
 url, target, size, md5, folder = sys.argv[1:]
-specs.KNOWN["mnist"] = replace(KNOWN["mnist"], files=(Remote(url, target, int(size), md5),))
+specs.DATASETS["mnist"] = replace(DATASETS["mnist"], files=(Remote(url, target, int(size), md5),))
 download("mnist", Path(folder))
 """
 

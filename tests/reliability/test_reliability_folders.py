@@ -30,7 +30,7 @@ name = "logistic"
 epochs = 1
 [schedule]
 rounds = 2
-sample = 0.5
+participation = 0.5
 [[algorithm]]
 name = "fedavg"
 """

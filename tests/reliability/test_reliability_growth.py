@@ -13,7 +13,7 @@ from pacfl.experiment.run import play
 from pacfl.experiment.store import folder_of
 from pacfl.federation.local import Local, local
 from pacfl.federation.rounds import Round, rounds
-from pacfl.federation.schedule import Schedule, events
+from pacfl.federation.schedule import Schedule, round_plans
 from studies import long_run
 from tests.small_federation import LEARNING, NAMES, SEED, lively, model, pool, same, side
 
@@ -56,15 +56,15 @@ def test_a_crowd_that_comes_and_goes_costs_a_round_no_more_than_those_who_are_th
 
 # Forgetting
 
-GONE = Schedule(rounds=4, sample=1.0, leaves={2: (1, 4)})
+GONE = Schedule(rounds=4, participation=1.0, leaves={2: (1, 4)})
 
 
 def played(name: str, schedule: Schedule) -> Iterator[tuple[Round, Local]]:
     algorithm = lively(name)
     with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
-        plan = events(schedule, len(pool().shards), SEED)
+        plan = round_plans(schedule, len(pool().client_indices), SEED)
         for one in rounds(algorithm, backend, algorithm.init_server(model()), plan):
-            backend.forget(one.event.gone)
+            backend.forget(one.plan.gone)
             yield one, backend
 
 
@@ -77,7 +77,7 @@ def test_who_has_left_for_good_is_forgotten_and_nobody_else(name: str) -> None:
         assert all(set(kept) <= known for kept in by_client if isinstance(kept, Mapping))
         assert {*backend.memory, *backend.last} <= known
     if name == "pacfl":
-        assert one.state.grouping.proximity.shape == (4, 4)
+        assert one.state.clustering.proximity.shape == (4, 4)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -92,13 +92,13 @@ def test_forgetting_changes_no_state_in_place(name: str) -> None:
 
 def test_only_who_does_not_come_back_has_left_for_good() -> None:
     schedule = Schedule(rounds=9, leaves={1: (0, 1), 5: (0, 2), 7: (3,)}, joins={3: (0,), 6: (4,), 8: (3,)})
-    gone = {t: event.gone for t, event in enumerate(events(schedule, 6, SEED)) if event.gone}
+    gone = {t: round_plan.gone for t, round_plan in enumerate(round_plans(schedule, 6, SEED)) if round_plan.gone}
     assert gone == {1: (1,), 5: (0, 2)}
 
 
 def test_who_comes_back_is_as_before() -> None:
     """SCAFFOLD remembers at the client: one that was away goes on from its own control variate."""
-    away = Schedule(rounds=5, sample=1.0, leaves={2: (1,)}, joins={4: (1,)})
+    away = Schedule(rounds=5, participation=1.0, leaves={2: (1,)}, joins={4: (1,)})
     kept = {one.t: backend.memory[1]["c"].copy() for one, backend in played("scaffold", away)}
     assert same(kept[1], kept[3])
     assert not same(kept[3], kept[4])
@@ -106,7 +106,7 @@ def test_who_comes_back_is_as_before() -> None:
 
 def test_a_cluster_that_everybody_left_is_found_by_a_newcomer_of_its_kind() -> None:
     """Clients 0, 1 and 2 are of one domain, 3, 4 and 5 of the other; 3 comes when 4 and 5 have left for good."""
-    schedule = Schedule(rounds=5, sample=1.0, leaves={2: (4, 5)}, joins={4: (3,)})
+    schedule = Schedule(rounds=5, participation=1.0, leaves={2: (4, 5)}, joins={4: (3,)})
     states = [one.state for one, _ in played("pacfl", schedule)]
     row = states[1].cluster_of[4]
     assert row == states[1].cluster_of[5] != states[1].cluster_of[0]

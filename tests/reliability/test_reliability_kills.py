@@ -70,7 +70,7 @@ def goes_on_after_all(run: Run, place: Path, full: bool, step: int) -> int:
 
 def test_a_run_killed_again_and_again_ends_with_the_same_bytes(tmp_path: Path) -> None:
     """Killed after some 30 moments, and what goes on again: clients with a memory of their own, and lost replies."""
-    run = one(algorithm=SCAFFOLD, schedule={"rounds": 5, "sample": 0.5, "loss": 0.3, "newcomers": 1})
+    run = one(algorithm=SCAFFOLD, schedule={"rounds": 5, "participation": 0.5, "client_dropout": 0.3, "newcomers": 1})
     list(commanded(run, tmp_path / "whole"))
     rng = np.random.default_rng(0)
     kills = 0

@@ -28,7 +28,8 @@ def drawn(page: Any, figure: str) -> None:
 def slide(page: Any, beta: float) -> int:
     """Move the slider as a hand does; how many clusters the page then counts."""
     page.execute_script(
-        "const s = document.getElementById('beta'); s.value = arguments[0]; s.dispatchEvent(new Event('input'));", beta
+        "const s = document.getElementById('beta'); s.value = arguments[0]; s.dispatchEvent(new Event('input'));",
+        beta,
     )
     return int(page.execute_script("return document.getElementById('count').dataset.clusters"))
 

@@ -12,17 +12,17 @@ from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import result, spread
 from pacfl.signatures import federation
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.subspace import group, proximity, self_angles, signature
+from pacfl.subspace import cluster, proximity, signature, split_half_angles
 from pacfl.subspace.hierarchy import dendrogram
 
 GROUPS = ("sea", "land", "air", "fire")
 METHODS = ("solo", "fedavg", "fedprox", "fednova", "scaffold", "lg-fedavg", "per-fedavg", "ifca", "cfl", "pacfl")
 
 
-def angles(truth: Sequence[int], seed: int = 0) -> np.ndarray:
+def angles(true_cluster: Sequence[int], seed: int = 0) -> np.ndarray:
     """Degrees between clients: small within a group, large between groups, and no two alike."""
     rng = np.random.default_rng(seed)
-    own = np.asarray(truth)
+    own = np.asarray(true_cluster)
     base = np.where(own[:, None] == own[None, :], 3.0, 12.0 + 4.0 * np.abs(own[:, None] - own[None, :]))
     noise = rng.random(base.shape)
     square = base + (noise + noise.T) / 2
@@ -60,7 +60,7 @@ def write_run(
 ) -> RunFolder:
     """One finished run."""
     rng = np.random.default_rng([seed, n, sum(map(ord, str(algorithm)))])
-    truth = np.arange(n) % len(GROUPS)
+    true_cluster = np.arange(n) % len(GROUPS)
     late = list(range(n - newcomers, n))
     settings = _settings(algorithm, seed, n, newcomers, dataset)
     settings["learning"] |= learning or {}
@@ -68,12 +68,12 @@ def write_run(
     folder = RunFolder(runs / name)
     folder.path.mkdir(parents=True)
     (folder.path / "run.json").write_text(json.dumps(settings))
-    folder.describe("clients", _clients(truth, rng, names))
-    records = list(_records(rng, truth, late, algorithm["name"], skill))
+    folder.describe("clients", _clients(true_cluster, rng, names))
+    records = list(_records(rng, true_cluster, late, algorithm["name"], skill))
     for record in records:
         folder.append(record)
     if algorithm["name"] == "pacfl":
-        _describe_grouping(folder, angles(truth.tolist(), seed) if square is None else square, seed, threshold)
+        _describe_clustering(folder, angles(true_cluster.tolist(), seed) if square is None else square, seed, threshold)
     folder.finish({"hash": name, "algorithm": algorithm["name"], "seed": seed, **result(records, 50), "seconds": 12.5})
     return folder
 
@@ -83,13 +83,14 @@ def write_federation(folder: Path, names: Sequence[str], kinds: int = 3) -> Path
     rng = np.random.default_rng(0)
     data = [rng.normal(size=(60, 20)) + 3 * np.eye(20)[i % kinds] for i in range(len(names))]
     clients = {
-        name: SignatureFile(signature(x, 2).astype(np.float32), 2, False, "raw", 60, self_angles(x, 2))
+        name: SignatureFile(signature(x, 2).astype(np.float32), 2, False, "raw", 60, split_half_angles(x, 2))
         for name, x in zip(names, data, strict=True)
     }
     own = federation.own_angles(clients, "smallest")
     folder.mkdir(parents=True)
     federation.save(
-        federation.found(clients, group(proximity([c.basis for c in clients.values()]), own, n_clusters=kinds)), folder
+        federation.found(clients, cluster(proximity([c.basis for c in clients.values()]), own, n_clusters=kinds)),
+        folder,
     )
     return folder
 
@@ -100,32 +101,32 @@ def _settings(algorithm: Mapping[str, Any], seed: int, n: int, newcomers: int, d
         "seed": seed,
         "data": {"name": dataset, "clients": n, "scheme": {"kind": "by-set", "size": 60}, "sets": list(GROUPS)},
         "model": {"name": "mlp"},
-        "learning": {"epochs": 5, "batch": 10, "lr": 0.05, "momentum": 0.5, "weight_decay": 0.0},
+        "learning": {"epochs": 5, "batch_size": 10, "lr": 0.05, "momentum": 0.5, "weight_decay": 0.0},
         "schedule": {
-            "rounds": 50, "sample": 0.1, "evaluate_every": 5, "personal_every": 0, "newcomers": newcomers,
-            "fine_tune": 5, "loss": 0.0, "joins": {}, "leaves": {}, "reprofile": {},
+            "rounds": 50, "participation": 0.1, "evaluate_every": 5, "personal_every": 0, "newcomers": newcomers,
+            "fine_tune": 5, "client_dropout": 0.0, "joins": {}, "leaves": {}, "reprofile": {},
         },
         "algorithm": dict(algorithm),
         "device": "cpu",
     }  # fmt: skip
 
 
-def _clients(truth: np.ndarray, rng: np.random.Generator, names: Sequence[str] | None) -> dict[str, Any]:
+def _clients(true_cluster: np.ndarray, rng: np.random.Generator, names: Sequence[str] | None) -> dict[str, Any]:
     entries = []
-    for c, k in enumerate(truth.tolist()):
+    for c, k in enumerate(true_cluster.tolist()):
         labels = rng.multinomial(60 + c % 7, rng.dirichlet(np.full(10, 0.4))).tolist()
-        entry = {"train": sum(labels), "test": 40, "labels": labels, "set": GROUPS[k], "truth": k}
+        entry = {"train": sum(labels), "test": 40, "labels": labels, "set": GROUPS[k], "true_cluster": k}
         entries.append(entry if names is None else {**entry, "name": names[c]})
     return {"data": "weather", "shape": [8, 8], "classes": 10, "sets": list(GROUPS), "clients": entries}
 
 
-def _records(rng: np.random.Generator, truth: np.ndarray, late: list[int], method: str, skill: float) -> Any:
-    n = len(truth)
+def _records(rng: np.random.Generator, true_cluster: np.ndarray, late: list[int], method: str, skill: float) -> Any:
+    n = len(true_cluster)
     founders = [c for c in range(n) if c not in late]
     talent = rng.normal(0, 0.03, n)
     for t in range(51 + bool(late)):
         present = founders if t < 51 else list(range(n))
-        cluster_of = {str(c): int(truth[c]) if method in ("pacfl", "ifca", "cfl") else 0 for c in present}
+        cluster_of = {str(c): int(true_cluster[c]) if method in ("pacfl", "ifca", "cfl") else 0 for c in present}
         sent = 0 if method == "solo" or t >= 50 else 40_000
         record: dict[str, Any] = {
             "round": t, "clients": len(present), "sampled": present[:5] if t < 50 else [], "lost": [],
@@ -161,15 +162,15 @@ def _scores(
     }
 
 
-def _describe_grouping(folder: RunFolder, square: np.ndarray, seed: int, threshold: float | None) -> None:
+def _describe_clustering(folder: RunFolder, square: np.ndarray, seed: int, threshold: float | None) -> None:
     n = len(square)
     own = list(3.5 + 0.3 * np.random.default_rng(seed).standard_normal((n, 8)))
     if n > 200 and threshold is None:
         threshold = 8.0  # to choose one takes long
-    found = group(square, own, threshold=threshold)
+    found = cluster(square, own, threshold=threshold)
     distances = found.distances()
-    told = {word: getattr(found, word) for word in ("measure", "linkage", "threshold", "unit", "evidence")}
+    told = {word: getattr(found, word) for word in ("measure", "linkage", "threshold", "reference_scale", "evidence")}
     folder.describe(
-        "grouping", told, clients=np.arange(n), labels=found.labels, proximity=found.proximity,
-        floors=found.floors, distances=distances, merges=dendrogram(distances, found.linkage),
+        "clustering", told, clients=np.arange(n), labels=found.labels, proximity=found.proximity,
+        noise_scale=found.noise_scale, distances=distances, merges=dendrogram(distances, found.linkage),
     )  # fmt: skip

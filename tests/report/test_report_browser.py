@@ -63,7 +63,7 @@ def test_several_experiments_are_chosen_between(opened: Open, tmp_path: Path) ->
     other = next(i for i, text in enumerate(texts) if text.startswith("other"))
     choose(page, "experiment", str(other))
     assert page.execute_script("return document.getElementById('seed').value") == "5"
-    assert page.execute_script("return document.getElementById('grouping').hidden")
+    assert page.execute_script("return document.getElementById('clustering').hidden")
     drawn(page, "curves")
 
 
@@ -73,7 +73,7 @@ def test_evidence_comes_and_goes_with_the_grouping_that_has_it(opened: Open, tmp
     page = opened(tmp_path / "runs")
     figure = "return document.querySelector('[data-figure=stability]')"
     for folder, shown in ((given, False), (chosen, True), (given, False), (chosen, True)):
-        choose(page, "grouping-run", folder.path.name)
+        choose(page, "clustering-run", folder.path.name)
         page.execute_script(f"{figure}.parentElement.scrollIntoView()".removeprefix("return "))
         condition = f"{figure}.querySelector('svg') !== null && !{figure[7:]}.hidden" if shown else f"{figure}.hidden"
         until(lambda condition=condition: page.execute_script(condition), f"stability {'shown' if shown else 'hidden'}")
@@ -133,7 +133,7 @@ def test_a_federation_that_learnt_nothing_shows_who_is_alike(opened: Open, tmp_p
     choose(page, "client", "8")
     assert page.execute_script("return document.getElementById('client-facts').textContent").startswith(EVIL)
     assert page.title == "pacfl report: hospitals"
-    told = page.execute_script("return document.getElementById('grouping').textContent")
+    told = page.execute_script("return document.getElementById('clustering').textContent")
     assert "Hash of the federation" in told
     assert "run " not in told.lower()
 

@@ -5,20 +5,20 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster
 
+from pacfl.errors import DataError, StoreError
 from pacfl.experiment.config import expand
 from pacfl.experiment.run import play
-from pacfl.experiment.store import RunFolder, StoreError, folder_of
+from pacfl.experiment.store import RunFolder, folder_of
 from pacfl.report.gather import gather
 from pacfl.report.runs import read
 from pacfl.signatures import federation
-from pacfl.signatures.reading import DataError
 from tests.report.folders import write_federation, write_run, write_runs
 
 TABLE = {
     "data": {"name": "digits", "clients": 8, "scheme": {"kind": "by-set", "counts": [2, 2, 2, 2], "size": 60}},
     "model": {"name": "logistic"},
     "learning": {"epochs": 1, "lr": 0.05},
-    "schedule": {"rounds": 4, "sample": 0.5, "evaluate-every": 2, "newcomers": 2},
+    "schedule": {"rounds": 4, "participation": 0.5, "evaluate-every": 2, "newcomers": 2},
 }
 
 
@@ -91,7 +91,7 @@ def test_what_is_not_finished_is_named_and_counts_nowhere(tmp_path: Path) -> Non
 
 def test_runs_of_before_clients_were_described_are_read_all_the_same(tmp_path: Path) -> None:
     folder = write_run(tmp_path, {"name": "pacfl"}, 0, 8)
-    for name in ("clients.json", "grouping.json", "grouping.npz"):
+    for name in ("clients.json", "clustering.json", "clustering.npz"):
         (folder.path / name).unlink()
     kept = read(RunFolder(folder.path))
     assert kept.grouped is None
@@ -101,7 +101,7 @@ def test_runs_of_before_clients_were_described_are_read_all_the_same(tmp_path: P
 
 def test_a_damaged_description_is_told(tmp_path: Path) -> None:
     folder = write_run(tmp_path, {"name": "pacfl"}, 0, 8)
-    (folder.path / "grouping.json").write_text('{"measure": ')
+    (folder.path / "clustering.json").write_text('{"measure": ')
     with pytest.raises(StoreError, match="is damaged"):
         read(folder)
 
@@ -130,8 +130,8 @@ def test_a_federation_is_read_as_it_was_kept(tmp_path: Path) -> None:
     assert gathered.runs == ()
     kept = federation.load(folder)
     assert (alike.name, alike.clients.names) == ("hospitals", kept.names)
-    assert alike.grouped.labels.tolist() == kept.grouping.labels.tolist() == [0, 1, 2] * 3
-    np.testing.assert_array_equal(alike.grouped.proximity, kept.grouping.proximity)
+    assert alike.grouped.labels.tolist() == kept.clustering.labels.tolist() == [0, 1, 2] * 3
+    np.testing.assert_array_equal(alike.grouped.proximity, kept.clustering.proximity)
     assert set(fcluster(alike.grouped.merges, alike.grouped.threshold, "distance").tolist()) == {1, 2, 3}
 
 

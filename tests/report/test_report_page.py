@@ -125,7 +125,7 @@ def test_a_packed_array_is_that_array(kind: str) -> None:
 def test_heights_travel_exactly_and_angles_within_a_hundredth_of_a_degree(made: tuple[Any, str]) -> None:
     run = next(run for run in made[0].runs if run.grouped)
     data = json.loads(json.dumps(payload(experiments(made[0].runs))))
-    sent = next(r["grouping"] for e in data["experiments"] for r in e["runs"] if r["hash"] == run.hash)
+    sent = next(r["clustering"] for e in data["experiments"] for r in e["runs"] if r["hash"] == run.hash)
     assert sorted(sent["tops"]) == sorted(sent["walls"]) == sorted(run.grouped.merges[:, 2].tolist())
     assert sent["degrees_per_step"] < 0.01
 

@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pacfl.cli import app
-from pacfl.experiment.settings import ConfigError
+from pacfl.errors import ConfigError
 
 RUNNER = CliRunner()
 

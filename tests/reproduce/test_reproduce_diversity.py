@@ -25,7 +25,7 @@ epochs = 1
 
 [schedule]
 rounds = 3
-sample = 1.0
+participation = 1.0
 
 [[algorithm]]
 name = "pacfl"

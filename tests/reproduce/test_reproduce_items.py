@@ -2,8 +2,8 @@ import tomllib
 
 import pytest
 
+from pacfl.errors import ConfigError
 from pacfl.experiment.config import expand, label
-from pacfl.experiment.settings import ConfigError
 from pacfl.reproduce.items import SCALES, Item, item, items
 from pacfl.reproduce.kinds import kind_of
 from pacfl.reproduce.planning import plan
@@ -35,8 +35,8 @@ def test_every_published_value_belongs_to_a_run(one: Item) -> None:
 @pytest.mark.parametrize("name", ["label-skew-20", "label-skew-30", "dirichlet"])
 def test_the_papers_settings_are_those_of_the_file(name: str) -> None:
     for run in expand(item(name).table("cifar10", "paper")):
-        assert (run.data.clients, run.schedule.rounds, run.schedule.sample) == (100, 200, 0.1)
-        assert (run.learning.epochs, run.learning.batch, run.learning.weight_decay) == (10, 10, 0.0)
+        assert (run.data.clients, run.schedule.rounds, run.schedule.participation) == (100, 200, 0.1)
+        assert (run.learning.epochs, run.learning.batch_size, run.learning.weight_decay) == (10, 10, 0.0)
         is_global = run.algorithm["name"] in ("fedavg", "fedprox", "fednova", "scaffold")
         assert run.learning.momentum == (0.9 if is_global else 0.5)
 
@@ -46,7 +46,7 @@ def test_mix4_has_the_counts_of_the_published_code() -> None:
         assert run.data.scheme == {"kind": "by-set", "counts": [32, 26, 28, 14], "size": 500}
         assert (run.schedule.rounds, run.learning.epochs) == (50, 5)
     methods = {label(run.algorithm) for run in expand(item("mix4").table("mix4", "paper"))}
-    assert {"ifca(k=2)", "ifca(k=4)", "pacfl"} <= methods
+    assert {"ifca(clusters=2)", "ifca(clusters=4)", "pacfl"} <= methods
     assert len(methods) == 11
 
 
@@ -71,7 +71,7 @@ def test_a_method_that_an_item_has_not_is_told() -> None:
 def test_published_values_are_what_the_tables_print() -> None:
     """Three values read off the paper by eye."""
     assert item("label-skew-20").published()["cifar10"]["pacfl"] == "89.30 ± 0.41"
-    assert item("mix4").published()["mix4"]["ifca(k=4)"] == "76.79 ± 0.43"
+    assert item("mix4").published()["mix4"]["ifca(clusters=4)"] == "76.79 ± 0.43"
     assert item("newcomers").published()["svhn"]["lg-fedavg"] == "89.48 ± 0.65"
 
 

@@ -51,7 +51,7 @@ epochs = 1
 
 [schedule]
 rounds = 2
-sample = 0.5
+participation = 0.5
 
 [[algorithm]]
 name = "fedavg"
@@ -224,7 +224,7 @@ def test_what_the_automatic_threshold_found_stands_below_the_table(automatic: bo
     text = FILE.replace("clusters = [1, 4]\n", "") if automatic else FILE
     groups = written(tmp_path / "groups.toml", text)
     made = trained(groups, request(tmp_path, only=("pacfl",)))
-    findings = {run["grouping"]["finding"] for run in made["runs"]}
+    findings = {run["clustering"]["finding"] for run in made["runs"]}
     notes = kind_of(groups).tables(groups, made)[0].notes
     told = [note for note in notes if note.startswith("Finding of the automatic threshold")]
     assert told == ([f"Finding of the automatic threshold: {findings.pop()}."] if automatic else [])

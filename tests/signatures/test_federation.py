@@ -4,12 +4,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pacfl.errors import DataError
 from pacfl.signatures import federation as federations
 from pacfl.signatures import figures
 from pacfl.signatures.federation import Federation
-from pacfl.signatures.reading import DataError
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.subspace import agglomerate, group, proximity, self_angles, signature
+from pacfl.subspace import agglomerate, cluster, proximity, signature, split_half_angles
 
 
 def client(group: int, seed: int, n: int = 80) -> SignatureFile:
@@ -17,34 +17,36 @@ def client(group: int, seed: int, n: int = 80) -> SignatureFile:
     rng = np.random.default_rng([group, seed])
     x = rng.normal(size=(n, 30)) * np.linspace(1.5, 0.3, 30)
     x[:, 10 * group : 10 * group + 3] += 4
-    return SignatureFile(signature(x, 2).astype(np.float32), 2, False, "raw", n, self_angles(x, 2))
+    return SignatureFile(signature(x, 2).astype(np.float32), 2, False, "raw", n, split_half_angles(x, 2))
 
 
 def made(n_per_group: int = 5, **how: Any) -> Federation:
     clients = {f"g{g}-{i}": client(g, i) for i in range(n_per_group) for g in range(2)}
     angles = proximity([c.basis for c in clients.values()])
-    return federations.found(clients, group(angles, federations.own_angles(clients, "smallest"), **how))
+    return federations.found(clients, cluster(angles, federations.own_angles(clients, "smallest"), **how))
 
 
 def test_groups_are_found_and_the_threshold_gives_the_labels_again() -> None:
     federation = made()
     assert sorted(map(sorted, federation.clusters())) == [[f"g{g}-{i}" for i in range(5)] for g in range(2)]
-    grouping = federation.grouping
-    assert np.array_equal(agglomerate(grouping.distances(), grouping.threshold, grouping.linkage), grouping.labels)
+    clustering = federation.clustering
+    assert np.array_equal(
+        agglomerate(clustering.distances(), clustering.threshold, clustering.linkage), clustering.labels
+    )
 
 
 @pytest.mark.parametrize("n_clusters", range(1, 11))
 def test_any_number_of_clusters_can_be_had_with_the_threshold_that_gives_it(n_clusters: int) -> None:
     federation = made(n_clusters=n_clusters)
-    grouping = federation.grouping
+    clustering = federation.clustering
     assert len(federation.clusters()) == n_clusters
-    assert np.array_equal(agglomerate(grouping.distances(), grouping.threshold), grouping.labels)
+    assert np.array_equal(agglomerate(clustering.distances(), clustering.threshold), clustering.labels)
 
 
 def test_a_given_threshold_cuts_the_angles_as_measured() -> None:
-    grouping = made(threshold=12.5).grouping
-    assert grouping.threshold == 12.5
-    assert np.array_equal(grouping.labels, agglomerate(grouping.proximity, 12.5))
+    clustering = made(threshold=12.5).clustering
+    assert clustering.threshold == 12.5
+    assert np.array_equal(clustering.labels, agglomerate(clustering.proximity, 12.5))
 
 
 def test_a_newcomer_joins_its_like_and_nobody_moves() -> None:
@@ -52,9 +54,9 @@ def test_a_newcomer_joins_its_like_and_nobody_moves() -> None:
     after, bridges = federations.joined(
         before, {"late": client(1, 99), "stranger": client(2, 0), "strange too": client(2, 1)}
     )
-    assert np.array_equal(after.grouping.labels[: len(before.names)], before.grouping.labels)
-    assert after.grouping.labels[-3] == before.grouping.labels[before.names.index("g1-0")]
-    assert after.grouping.labels[-2] == after.grouping.labels[-1] == before.grouping.labels.max() + 1
+    assert np.array_equal(after.clustering.labels[: len(before.names)], before.clustering.labels)
+    assert after.clustering.labels[-3] == before.clustering.labels[before.names.index("g1-0")]
+    assert after.clustering.labels[-2] == after.clustering.labels[-1] == before.clustering.labels.max() + 1
     assert bridges == ()
 
 
@@ -62,7 +64,7 @@ def test_extension_equals_founding_with_everybody() -> None:
     before = made()
     after, _ = federations.joined(before, {"late": client(1, 99)})
     everybody = proximity(list(after.bases))
-    assert np.allclose(after.grouping.proximity, everybody, atol=1e-5)
+    assert np.allclose(after.clustering.proximity, everybody, atol=1e-5)
 
 
 def test_a_saved_federation_is_loaded_as_it_was(tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def test_a_saved_federation_is_loaded_as_it_was(tmp_path: Path) -> None:
     federations.save(before, tmp_path)
     after = federations.load(tmp_path)
     assert after.summary() == before.summary()
-    assert np.array_equal(after.grouping.proximity, before.grouping.proximity)
+    assert np.array_equal(after.clustering.proximity, before.clustering.proximity)
     assert all(np.array_equal(a, b) for a, b in zip(after.bases, before.bases, strict=True))
 
 
@@ -118,7 +120,7 @@ def test_pictures_are_drawn(tmp_path: Path, kind: figures.Picture) -> None:
     [
         ("labels", np.array([0, 0, 2, 2, 2, 2])),
         ("labels", np.array([-1, 0, 0, 0, 0, 0])),
-        ("floors", np.zeros(6)),
+        ("noise_scale", np.zeros(6)),
         ("names", np.array(["a"] * 6)),
         ("proximity", np.full((6, 6), np.nan)),
         ("bases", np.full((6, 30, 2), 7.0)),

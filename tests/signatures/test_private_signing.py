@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pacfl.errors import DataError, SignatureError
 from pacfl.privacy import Guarantee
 from pacfl.signatures import sigfile, signing
-from pacfl.signatures.reading import DataError, Reading
-from pacfl.signatures.sigfile import SignatureError
+from pacfl.signatures.reading import Reading
 from tests.conftest import Run
 
 
@@ -52,7 +52,7 @@ def test_the_size_of_the_file_does_not_tell_the_number_of_samples(tmp_path: Path
     for n in (1, 5, 1000):
         np.save(tmp_path / "a.npy", np.ones((n, 6, 6)))
         made = signing.sign_privately(tmp_path / "a.npy", 3, Reading(), 1.0, 1e-5)
-        shapes.add((made.basis.shape, *(len(angles) for angles in made.self_angles.values())))
+        shapes.add((made.basis.shape, *(len(angles) for angles in made.split_half_angles.values())))
     assert len(shapes) == 1
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pacfl.signatures.reading import DataError, Reading, read
+from pacfl.errors import DataError
+from pacfl.signatures.reading import Reading, read
 
 X = np.arange(24, dtype=np.uint8).reshape(6, 4)
 Y = np.array([0, 0, 1, 1, 2, 2])

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pacfl.errors import SignatureError
 from pacfl.signatures import sigfile
-from pacfl.signatures.sigfile import MAGIC, PREFIX, SignatureError, SignatureFile
-from pacfl.subspace import MEASURES, self_angles, signature
+from pacfl.signatures.sigfile import MAGIC, PREFIX, SignatureFile
+from pacfl.subspace import MEASURES, signature, split_half_angles
 
 
 def example(features: int = 12, rank: int = 3) -> SignatureFile:
@@ -21,7 +22,7 @@ def example(features: int = 12, rank: int = 3) -> SignatureFile:
         per_class=False,
         preprocess="raw",
         samples=40,
-        self_angles=self_angles(x, rank),
+        split_half_angles=split_half_angles(x, rank),
     )
 
 
@@ -48,11 +49,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert size == (tmp_path / "a.sig").stat().st_size
     assert np.array_equal(read.basis, written.basis)
     assert read.contents() == written.contents()
-    assert set(read.self_angles) == set(MEASURES)
+    assert set(read.split_half_angles) == set(MEASURES)
 
 
 def test_a_signature_of_a_small_image_is_a_few_kilobytes(tmp_path: Path) -> None:
-    """784 × 3 × 4 bytes of basis are 9,408; 4 × 32 self-angles in text at about 8 bytes are another kilobyte."""
+    """784 × 3 × 4 bytes of basis are 9,408; 4 × 32 split-half angles in text at about 8 bytes are another kilobyte."""
     assert sigfile.write(tmp_path / "a.sig", example(784)) < 12_000
 
 
@@ -81,15 +82,15 @@ REFUSED = {
     "not orthonormal": (lambda p: forged(p, honest_header(), basis_bytes(np.ones((12, 3)))), "not orthonormal"),
     "no samples": (lambda p: forged(p, {**honest_header(), "samples": 0}, basis_bytes()), "samples"),
     "unsaid preparation": (lambda p: forged(p, {**honest_header(), "preprocess": 3}, basis_bytes()), "prepared"),
-    "self-angles not a table": (
+    "split-half angles not a table": (
         lambda p: forged(p, {**honest_header(), "self_angles": 1}, basis_bytes()),
-        "self-angles",
+        "split-half angles",
     ),
-    "self-angles not angles": (
+    "split-half angles not angles": (
         lambda p: forged(p, {**honest_header(), "self_angles": {"sum": [-1.0]}}, basis_bytes()),
         "not angles",
     ),
-    "self-angles NaN": (
+    "split-half angles NaN": (
         lambda p: forged(p, {**honest_header(), "self_angles": {"sum": [float("nan")]}}, basis_bytes()),
         "not angles",
     ),

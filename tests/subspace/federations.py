@@ -5,10 +5,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.subspace import proximity, self_angles, signature
+from pacfl.subspace import proximity, signature, split_half_angles
 
 Array = NDArray[np.float64]
-Compared = tuple[Array, tuple[Array, ...]]  # proximity, and everybody's self-angles
+Compared = tuple[Array, tuple[Array, ...]]  # proximity, and everybody's split-half angles
 RANK = 3
 FEATURES = 60
 
@@ -24,7 +24,7 @@ def federation(seed: int, *sizes: int, samples: tuple[int, ...] = (60,)) -> Comp
             n = samples[i % len(samples)]
             clients.append(rng.standard_normal((n, 5)) @ space.T + 0.5 * rng.standard_normal((n, FEATURES)))
     angles = proximity([signature(x, RANK) for x in clients])
-    return angles, tuple(self_angles(x, RANK)["smallest"] for x in clients)
+    return angles, tuple(split_half_angles(x, RANK)["smallest"] for x in clients)
 
 
 def groups(*sizes: int) -> NDArray[np.intp]:

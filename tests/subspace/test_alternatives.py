@@ -25,8 +25,8 @@ def noisy_clients(centres, seed=0, dimensions=30):
 
 
 def test_blocks_are_found(method):
-    truth = np.repeat([0, 1, 2], [20, 12, 5])
-    assert adjusted_rand_index(method(noisy_clients(truth * 8.0)), truth) == 1.0
+    true_cluster = np.repeat([0, 1, 2], [20, 12, 5])
+    assert adjusted_rand_index(method(noisy_clients(true_cluster * 8.0)), true_cluster) == 1.0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -35,15 +35,15 @@ def test_clients_that_are_all_alike_stay_together(method, seed):
 
 
 def test_labels_are_named_in_order_of_appearance(method):
-    truth = np.array([0, 1, 1, 0, 2, 2, 0, 1, 2])
-    np.testing.assert_array_equal(method(noisy_clients(truth * 20.0)), truth)
+    true_cluster = np.array([0, 1, 1, 0, 2, 2, 0, 1, 2])
+    np.testing.assert_array_equal(method(noisy_clients(true_cluster * 20.0)), true_cluster)
 
 
 def test_the_order_of_clients_does_not_matter_to_blocks(method):
-    truth = np.repeat([0, 1, 2], [20, 12, 5])
-    order = np.random.default_rng(1).permutation(len(truth))
-    angles = noisy_clients(truth * 8.0)
-    assert adjusted_rand_index(method(angles[np.ix_(order, order)]), truth[order]) == 1.0
+    true_cluster = np.repeat([0, 1, 2], [20, 12, 5])
+    order = np.random.default_rng(1).permutation(len(true_cluster))
+    angles = noisy_clients(true_cluster * 8.0)
+    assert adjusted_rand_index(method(angles[np.ix_(order, order)]), true_cluster[order]) == 1.0
 
 
 def test_the_same_proximity_gives_the_same_clusters(method):
@@ -83,9 +83,9 @@ def test_communities_keep_a_client_alone_of_its_kind():
 def test_communities_join_where_the_difference_is_below_the_noise():
     """Pairs of two groups at √(1 + d²) noise floors are joined below √2 of them, that is d = 1, and not above."""
     pytest.importorskip("networkx")
-    truth = np.repeat([0, 1], 30)
-    assert not communities(noisy_clients(truth * 0.8), scale=1.0).any()
-    assert adjusted_rand_index(communities(noisy_clients(truth * 1.2), scale=1.0), truth) == 1.0
+    true_cluster = np.repeat([0, 1], 30)
+    assert not communities(noisy_clients(true_cluster * 0.8), scale=1.0).any()
+    assert adjusted_rand_index(communities(noisy_clients(true_cluster * 1.2), scale=1.0), true_cluster) == 1.0
 
 
 def test_communities_do_not_depend_on_the_unit():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import squareform
 
-from pacfl.subspace import LINKAGES, Bridge, Linkage, agglomerate, place
+from pacfl.subspace import LINKAGES, Linkage, MergeSuggestion, agglomerate, place
 
 Array = NDArray[np.float64]
 SEEDS = st.integers(0, 2**32)
@@ -54,7 +54,7 @@ def test_with_no_old_clients_placing_is_agglomerating(seed: int, n: int, thresho
     square = distances(seed, n)
     found = place(square, [], threshold, linkage)
     assert np.array_equal(together(found.labels), together(agglomerate(square, threshold, linkage)))
-    assert found.bridges == ()
+    assert found.merge_suggestions == ()
 
 
 @given(seed=SEEDS, n_old=st.integers(1, 10), m=st.integers(0, 6), linkage=WORDS)
@@ -67,7 +67,7 @@ def test_placing_is_agglomerating_from_scratch_where_groups_are_apart(
     assert np.array_equal(together(placement.labels), together(groups))
     assert np.array_equal(placement.labels, agglomerate(square, 30.0, linkage))
     assert len(placement.opened) == len(set(groups[n_old:]) - set(groups[:n_old]))
-    assert placement.bridges == ()
+    assert placement.merge_suggestions == ()
 
 
 @given(seed=SEEDS, threshold=THRESHOLDS, linkage=WORDS)
@@ -102,7 +102,7 @@ def test_a_bridge_is_reported_and_joins_the_nearer_cluster(linkage: Linkage) -> 
     square = np.array([[0, 9, 6], [9, 0, 4], [6, 4, 0]])
     placement = place(square, [3, 1], 7.0, linkage)
     assert placement.labels.tolist() == [3, 1, 1]
-    assert placement.bridges == (Bridge(newcomer=0, clusters=(1, 3), distances=(4.0, 6.0)),)
+    assert placement.merge_suggestions == (MergeSuggestion(newcomer=0, clusters=(1, 3), distances=(4.0, 6.0)),)
     assert placement.opened == ()
 
 
@@ -111,7 +111,7 @@ def test_a_bridge_is_counted_among_newcomers(linkage: Linkage) -> None:
     square = squareform([9.0, 50, 4, 50, 5, 50])  # clients 0 and 1 are old, 2 is far from all, 3 is between
     placement = place(square, [0, 1], 7.0, linkage)
     assert placement.labels.tolist() == [0, 1, 2, 0]
-    assert placement.bridges == (Bridge(newcomer=1, clusters=(0, 1), distances=(4.0, 5.0)),)
+    assert placement.merge_suggestions == (MergeSuggestion(newcomer=1, clusters=(0, 1), distances=(4.0, 5.0)),)
 
 
 BY_LINKAGE: dict[Linkage, float] = {"average": 5.0, "weighted": 5.0, "complete": 8.0, "single": 2.0}
@@ -157,7 +157,7 @@ def test_new_clusters_are_numbered_after_the_last_old_one() -> None:
 def test_without_newcomers_nothing_happens() -> None:
     placement = place(distances(0, 4), [0, 1, 1, 7], 50.0)
     assert placement.labels.tolist() == [0, 1, 1, 7]
-    assert (placement.opened, placement.bridges) == ((), ())
+    assert (placement.opened, placement.merge_suggestions) == ((), ())
 
 
 def test_nothing_that_is_given_is_changed() -> None:
@@ -214,7 +214,7 @@ def test_rows_of_newcomers_are_all_that_placing_looks_at(seed: int) -> None:
     whole = place(square, [0, 0, 1, 2, 1], 40.0)
     rows = place(square[5:], [0, 0, 1, 2, 1], 40.0)
     assert np.array_equal(rows.labels, whole.labels)
-    assert (rows.opened, rows.bridges) == (whole.opened, whole.bridges)
+    assert (rows.opened, rows.merge_suggestions) == (whole.opened, whole.merge_suggestions)
 
 
 def test_rows_that_are_not_those_of_newcomers_are_refused() -> None:

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 import pacfl.subspace.split_half as module
-from pacfl.subspace import MEASURES, Measure, proximity, self_angles, signature
+from pacfl.subspace import MEASURES, Measure, proximity, signature, split_half_angles
 
 Array = NDArray[np.float64]
 FEATURES = 40
@@ -32,14 +32,14 @@ def rms(values: ArrayLike) -> float:
 
 @cache
 def noise_of(n: int) -> dict[Measure, float]:
-    """Root mean square of the self-angles of 24 clients of n samples."""
+    """Root mean square of the split-half angles of 24 clients of n samples."""
     rng = np.random.default_rng(n)
-    found = [self_angles(drawn(rng, n), 3) for _ in range(24)]
+    found = [split_half_angles(drawn(rng, n), 3) for _ in range(24)]
     return {measure: rms([angles[measure] for angles in found]) for measure in MEASURES}
 
 
 def test_every_measure_is_measured_on_every_split() -> None:
-    found = self_angles(drawn(np.random.default_rng(0), 60), 2)
+    found = split_half_angles(drawn(np.random.default_rng(0), 60), 2)
     assert tuple(found) == MEASURES
     assert {angles.shape for angles in found.values()} == {(module.SPLITS,)}
     for measure in ("smallest", "entrywise"):
@@ -51,26 +51,26 @@ def test_every_measure_is_measured_on_every_split() -> None:
 def test_equal_data_give_equal_bytes(with_labels: bool) -> None:
     x = drawn(np.random.default_rng(0), 60)
     labels = np.arange(60) % 3 if with_labels else None
-    first, second = self_angles(x, 2, labels), self_angles(x.copy(), 2, labels)
+    first, second = split_half_angles(x, 2, labels), split_half_angles(x.copy(), 2, labels)
     assert all(first[measure].tobytes() == second[measure].tobytes() for measure in MEASURES)
 
 
 @pytest.mark.parametrize(("rank", "n"), [(1, 1), (3, 2), (3, 5)])
 def test_too_few_samples_for_two_signatures_give_no_angles(rank: int, n: int) -> None:
-    found = self_angles(drawn(np.random.default_rng(0), n), rank)
+    found = split_half_angles(drawn(np.random.default_rng(0), n), rank)
     assert tuple(found) == MEASURES
     assert all(angles.shape == (0,) for angles in found.values())
-    assert len(self_angles(drawn(np.random.default_rng(0), 2 * rank), rank)["sum"]) == module.SPLITS
+    assert len(split_half_angles(drawn(np.random.default_rng(0), 2 * rank), rank)["sum"]) == module.SPLITS
 
 
 def test_blank_samples_give_no_angles() -> None:
-    assert all(angles.shape == (0,) for angles in self_angles(np.zeros((20, 5)), 1).values())
+    assert all(angles.shape == (0,) for angles in split_half_angles(np.zeros((20, 5)), 1).values())
 
 
 def test_a_class_of_blank_samples_gives_no_angles() -> None:
     x = np.ones((20, 5))
     x[::2] = 0
-    assert all(angles.shape == (0,) for angles in self_angles(x, 1, np.arange(20) % 2).values())
+    assert all(angles.shape == (0,) for angles in split_half_angles(x, 1, np.arange(20) % 2).values())
 
 
 @pytest.mark.parametrize("with_labels", [False, True])
@@ -78,7 +78,7 @@ def test_samples_that_all_lie_in_the_signature_have_no_noise(with_labels: bool) 
     rng = np.random.default_rng(0)
     x = rng.standard_normal((40, 2)) @ rng.standard_normal((2, FEATURES))
     labels = np.arange(40) % 2 if with_labels else None
-    found = self_angles(x, 2, labels)
+    found = split_half_angles(x, 2, labels)
     assert found["smallest"].max() < 1e-5
     assert found["sum"].max() < 2e-5
 
@@ -97,7 +97,7 @@ def test_self_angles_by_class_are_those_of_two_independent_samples() -> None:
     clients = [drawn_with_classes(rng, 80) for _ in range(8)]
     others = [drawn_with_classes(rng, 80) for _ in range(16)]
     for measure in ("smallest", "sum"):
-        measured = rms([self_angles(x, 1, labels)[measure] for x, labels in clients])
+        measured = rms([split_half_angles(x, 1, labels)[measure] for x, labels in clients])
         real = rms(proximity([signature(x, 1, labels) for x, labels in others], measure)[np.triu_indices(16, 1)])
         assert measured == pytest.approx(real, rel=0.15)
 
@@ -113,27 +113,27 @@ def test_noise_falls_with_the_samples_that_are_not_looked_at_too(
 ) -> None:
     monkeypatch.setattr(module, limit, 100)
     rng = np.random.default_rng(0)
-    few, many = (rms([self_angles(drawn(rng, n), 3)[measure] for _ in range(8)]) for n in (100, 900))
+    few, many = (rms([split_half_angles(drawn(rng, n), 3)[measure] for _ in range(8)]) for n in (100, 900))
     assert few / many == pytest.approx(3, rel=0.1)
 
 
 def test_a_measure_asked_alone_is_what_it_is_among_all() -> None:
     x = drawn(np.random.default_rng(0), 300)
-    together = self_angles(x, 3)
+    together = split_half_angles(x, 3)
     for measure in MEASURES:
-        (alone,) = self_angles(x, 3, measures=[measure]).items()
+        (alone,) = split_half_angles(x, 3, measures=[measure]).items()
         assert alone[0] == measure
         np.testing.assert_array_equal(alone[1], together[measure])
 
 
 def test_data_are_checked_as_those_of_a_signature() -> None:
     with pytest.raises(ValueError, match="NaN or infinity in 1 of 2 samples"):
-        self_angles([[1.0, np.nan], [1.0, 2.0]], 1)
+        split_half_angles([[1.0, np.nan], [1.0, 2.0]], 1)
     with pytest.raises(ValueError, match=r"labels must be one per sample, got shape \(3,\) for 4 samples"):
-        self_angles(np.ones((4, 2)), 1, [0, 1, 0])
+        split_half_angles(np.ones((4, 2)), 1, [0, 1, 0])
 
 
 @pytest.mark.parametrize("rank", [0, -1, 1.5])
 def test_a_rank_that_is_no_positive_whole_number_is_refused(rank: int) -> None:
     with pytest.raises(ValueError, match=f"rank must be a whole number of at least 1, got {rank!r}"):
-        self_angles(np.eye(6), rank)
+        split_half_angles(np.eye(6), rank)

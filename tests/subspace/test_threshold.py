@@ -13,7 +13,7 @@ from tests.subspace.federations import federation, groups
 def test_clients_that_are_alike_stay_together(seed: int) -> None:
     choice = choose_threshold(*federation(seed, 14))
     assert not choice.labels.any()
-    assert choice.evidence.finding == "alike"
+    assert choice.evidence.finding == "homogeneous"
     assert choice.evidence.reasons.startswith("One cluster")
 
 
@@ -65,7 +65,7 @@ def test_one_client_is_one_cluster() -> None:
     for sent in (own, None):
         choice = choose_threshold(angles, sent)
         assert choice.labels.tolist() == [0]
-        assert choice.evidence.finding == "alike"
+        assert choice.evidence.finding == "homogeneous"
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -128,10 +128,14 @@ def test_an_error_rate_that_is_no_share_is_refused(rate: float) -> None:
 
 
 REFUSALS: dict[str, tuple[ArrayLike, list[ArrayLike] | None, str]] = {
-    "too few self-angles": (TWO, [[1.0]], "self_angles must be one array for each of 2 clients, got 1"),
-    "too many self-angles": (TWO, [[1.0]] * 3, "self_angles must be one array for each of 2 clients, got 3"),
-    "nan among self-angles": (TWO, [[1.0], [np.nan]], "self_angles must be finite and not negative"),
-    "negative self-angles": (TWO, [[1.0], [-1.0]], "self_angles must be finite and not negative"),
+    "too few split-half angles": (TWO, [[1.0]], "split_half_angles must be one array for each of 2 clients, got 1"),
+    "too many split-half angles": (
+        TWO,
+        [[1.0]] * 3,
+        "split_half_angles must be one array for each of 2 clients, got 3",
+    ),
+    "nan among split-half angles": (TWO, [[1.0], [np.nan]], "split_half_angles must be finite and not negative"),
+    "negative split-half angles": (TWO, [[1.0], [-1.0]], "split_half_angles must be finite and not negative"),
     "nan among angles": (TWO * np.nan, None, "proximity must be finite and not negative"),
     "not square": (TWO[:1], None, r"proximity must be square, .*, got shape \(1, 2\)"),
 }

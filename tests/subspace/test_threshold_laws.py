@@ -10,12 +10,12 @@ from scipy.stats import binom
 from pacfl.subspace import (
     LINKAGES,
     Linkage,
-    adjust,
     adjusted_rand_index,
     agglomerate,
     choose_threshold,
-    floors,
+    noise_scale,
     null,
+    rescale_by_noise,
     stability,
 )
 from pacfl.subspace.threshold import ERROR_RATE
@@ -24,7 +24,7 @@ from tests.subspace.federations import Array, Compared, federation
 
 @st.composite
 def compared(draw: st.DrawFn) -> tuple[Array, list[Array] | None]:
-    """Any small federation: angles with and without ties, self-angles of all, some or none."""
+    """Any small federation: angles with and without ties, split-half angles of all, some or none."""
     n = draw(st.integers(1, 8))
     pairs = n * (n - 1) // 2
     value = draw(st.sampled_from([st.integers(0, 5).map(float), st.floats(0.01, 90)]))
@@ -38,14 +38,14 @@ def compared(draw: st.DrawFn) -> tuple[Array, list[Array] | None]:
 def assert_consistent(angles: Array, own: list[Array] | None, linkage: Linkage) -> None:
     """The threshold gives the labels again, and the evidence is about them."""
     choice = choose_threshold(angles, own, linkage)
-    adjusted = adjust(angles, floors(angles, own))
+    adjusted = rescale_by_noise(angles, noise_scale(angles, own))
     assert np.array_equal(choice.labels, agglomerate(adjusted, choice.threshold, linkage))
     evidence = choice.evidence
     n_clusters = int(choice.labels.max()) + 1
     considered = {cut.n_clusters: cut for cut in evidence.cuts}
     assert n_clusters in considered
     assert evidence.reproducibility == considered[n_clusters].reproducibility
-    assert (evidence.finding == "alike") == (n_clusters == 1)
+    assert (evidence.finding == "homogeneous") == (n_clusters == 1)
     assert list(considered) == sorted(considered)
     assert list(evidence.heights) == sorted(evidence.heights, reverse=True)
     assert list(evidence.null_limits) == sorted(evidence.null_limits, reverse=True)
@@ -76,8 +76,8 @@ def test_the_evidence_is_about_the_labels_when_two_merges_are_equally_high() -> 
 def test_the_evidence_of_two_groups_can_be_checked() -> None:
     angles, own = federation(0, 7, 7)
     choice = choose_threshold(angles, own)
-    evidence, floor = choice.evidence, floors(angles, own)
-    adjusted = adjust(angles, floor)
+    evidence, floor = choice.evidence, noise_scale(angles, own)
+    adjusted = rescale_by_noise(angles, floor)
     assert evidence.floor == np.median(floor)
     across = adjusted[:7, 7:].mean() / evidence.floor  # average linkage: the last merge is the mean of all pairs
     assert evidence.heights[0] == pytest.approx(across)

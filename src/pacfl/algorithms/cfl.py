@@ -8,8 +8,8 @@ from scipy.cluster.hierarchy import cut_tree, linkage
 
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean
 from pacfl.federation.message import ClientId
-from pacfl.federation.settings import NotNegative, Whole
 from pacfl.learning.model import Model
+from pacfl.settings import NonNegative, NonNegativeInt
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +28,10 @@ class CFL(Algorithm):
     settled |Σ share_i Δ_i| < eps1, quarrelling max |Δ_i| > eps2, two sides apart √((1 - α_cross) / 2) > gamma.
     """
 
-    eps1: NotNegative = 0.4
-    eps2: NotNegative = 1.6
-    gamma: NotNegative = 0.0
-    first_split: Whole = 20  # no split before this round
+    eps1: NonNegative = 0.4
+    eps2: NonNegative = 1.6
+    gamma: NonNegative = 0.0
+    first_split: NonNegativeInt = 20  # no split before this round
 
     def init_server(self, model: Model) -> CFLState:
         return CFLState(model.initial[None])

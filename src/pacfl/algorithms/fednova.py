@@ -6,7 +6,7 @@ import numpy as np
 
 from pacfl.federation.algorithm import Algorithm, State, Upload, effective_steps, mean
 from pacfl.federation.message import Message
-from pacfl.learning.client_context import Task
+from pacfl.learning.client_context import ClientContext
 
 
 @final
@@ -17,9 +17,9 @@ class FedNova(Algorithm):
     d_i = (w0 - w_i) / a_i with the effective steps a_i, and w = w0 - (Σ p_i a_i) (Σ p_i d_i) with the shares p_i.
     """
 
-    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
-        w, steps = task.sgd(down["w"])
-        a = effective_steps(steps, task.learning.momentum)
+    def train(self, context: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:
+        w, steps = context.sgd(down["w"])
+        a = effective_steps(steps, context.learning.momentum)
         # One step or more is an a of at least 1; none has no direction
         return {"direction": (down["w"] - w) / np.float32(max(a, 1)), "steps": np.array([a])}, memory
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean
 from pacfl.federation.message import ClientId, Message
-from pacfl.federation.settings import Count
-from pacfl.learning.client_context import Task
+from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.randomness import stream
+from pacfl.settings import PositiveInt
 
 
 @final
@@ -21,32 +21,32 @@ class IFCA(Algorithm):
     It takes j = argmin_j F_i(w_j), the least loss on its own training data; w_j is the mean of those who took it.
     """
 
-    k: Count = 2
+    clusters: PositiveInt = 2
 
     def init_server(self, model: Model) -> State:
         # Addressed by the first model, so that another run has others, and none is drawn as the first was
         address = crc32(model.initial.tobytes())
-        others = [model.fresh(int(stream(address, "ifca", i).integers(2**31))) for i in range(1, self.k)]
+        others = [model.fresh(int(stream(address, "ifca", i).integers(2**31))) for i in range(1, self.clusters)]
         return State(np.stack([model.initial, *others]))
 
     def download(self, state: State, client: ClientId) -> Message:  # noqa: ARG002 - everybody gets all
         return {"models": state.models}
 
-    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
-        choice = _best(task, down)
-        w, _ = task.sgd(down["models"][choice])
+    def train(self, context: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:
+        choice = _best(context, down)
+        w, _ = context.sgd(down["models"][choice])
         return {"w": w, "choice": np.array([choice])}, memory
 
     def aggregate(self, state: State, uploads: Sequence[Upload]) -> State:
         chosen = {u.client: int(u.content["choice"][0]) for u in uploads}
         return cluster_mean(replace(state, cluster_of={**state.cluster_of, **chosen}), uploads) if uploads else state
 
-    def receive(self, task: Task, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
-        w: Vector = down["models"][_best(task, down)]
+    def receive(self, context: ClientContext, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
+        w: Vector = down["models"][_best(context, down)]
         return w
 
 
-def _best(task: Task, down: Message) -> int:
+def _best(context: ClientContext, down: Message) -> int:
     if len(down["models"]) == 1:
         return 0
-    return int(np.argmin([task.loss(w) for w in down["models"]]))
+    return int(np.argmin([context.loss(w) for w in down["models"]]))

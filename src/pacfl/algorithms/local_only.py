@@ -4,13 +4,13 @@ from typing import final
 
 from pacfl.federation.algorithm import Algorithm, State, Upload
 from pacfl.federation.message import ClientId, Message
-from pacfl.learning.client_context import Task
+from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model, Vector
 
 
 @final
 @dataclass(frozen=True)
-class Solo(Algorithm):
+class LocalOnly(Algorithm):
     """Everybody alone: nothing travels."""
 
     def init_client(self, model: Model) -> Message:
@@ -19,12 +19,12 @@ class Solo(Algorithm):
     def download(self, state: State, client: ClientId) -> Message:  # noqa: ARG002 - nothing travels
         return {}
 
-    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:  # noqa: ARG002
-        w, _ = task.sgd(memory["w"])
+    def train(self, context: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:  # noqa: ARG002
+        w, _ = context.sgd(memory["w"])
         return {}, {"w": w}
 
     def aggregate(self, state: State, uploads: Sequence[Upload]) -> State:  # noqa: ARG002 - nothing travels
         return state
 
-    def receive(self, task: Task, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - its own model
+    def receive(self, context: ClientContext, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - its own model
         return memory["w"]

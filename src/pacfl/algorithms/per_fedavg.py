@@ -5,9 +5,9 @@ import numpy as np
 
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
-from pacfl.federation.settings import NotNegative
-from pacfl.learning.client_context import Task
+from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Vector
+from pacfl.settings import NonNegative
 
 
 @final
@@ -18,12 +18,12 @@ class PerFedAvg(Algorithm):
     w -= beta ∇f(w - alpha ∇f(w, D), D'), two halves D and D' of a batch. The paper's beta is the learning rate.
     """
 
-    alpha: NotNegative = 0.01
+    alpha: NonNegative = 0.01
 
-    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
-        w, _ = task.sgd(down["w"], lookahead=self.alpha)
+    def train(self, context: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:
+        w, _ = context.sgd(down["w"], inner_step=self.alpha)
         return {"w": w}, memory
 
-    def personalise(self, task: Task, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
-        w: Vector = down["w"] - np.float32(self.alpha) * task.gradient(down["w"])
+    def personalise(self, context: ClientContext, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
+        w: Vector = down["w"] - np.float32(self.alpha) * context.gradient(down["w"])
         return w

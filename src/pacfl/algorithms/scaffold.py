@@ -6,7 +6,7 @@ import numpy as np
 
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, effective_steps
 from pacfl.federation.message import ClientId, Message
-from pacfl.learning.client_context import Task
+from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model, Vector
 
 
@@ -41,14 +41,14 @@ class Scaffold(Algorithm):
     def download(self, state: ScaffoldState, client: ClientId) -> Message:
         return {"w": state.models[state.cluster_of[client]], "c": state.control}
 
-    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
+    def train(self, context: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:
         w0, c, ci = down["w"], down["c"], memory["c"]
-        w, steps = task.sgd(w0, shift=c - ci)
+        w, steps = context.sgd(w0, gradient_correction=c - ci)
         if not steps:  # no gradient was seen
             return {"w": w, "dc": np.zeros_like(c)}, memory
         # With momentum a step goes further than lr: the honest divisor is the distance in plain steps
-        a = effective_steps(steps, task.learning.momentum)
-        ci_new = ci - c + (w0 - w) / np.float32(a * task.learning.lr)
+        a = effective_steps(steps, context.learning.momentum)
+        ci_new = ci - c + (w0 - w) / np.float32(a * context.learning.lr)
         return {"w": w, "dc": ci_new - ci}, {"c": ci_new}
 
     def aggregate(self, state: ScaffoldState, uploads: Sequence[Upload]) -> ScaffoldState:

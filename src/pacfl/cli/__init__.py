@@ -10,20 +10,19 @@ from rich.markup import escape
 from pacfl import __version__
 from pacfl.cli import deploy, experiments, report, reproduce, signatures  # noqa: F401 - they add their commands
 from pacfl.cli.console import app, err, out
+from pacfl.errors import PacflError
 
 FULL = "; nothing is half written: make room, and give the same command again"
 
 
 def main() -> None:
-    """Run, and turn what is the user's to mend into one clear line and exit code 1."""
+    """Run, and turn errors that the user can fix into one clear line and exit code 1."""
     try:
         app()
-    except (ValueError, RuntimeError, ArithmeticError, OSError) as error:
-        if type(error).__module__.startswith("pacfl.") or isinstance(error, OSError):
-            remedy = FULL if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else ""
-            err.print(f"[bold red]error:[/] {escape(str(error))}{remedy}", soft_wrap=True)
-            sys.exit(1)
-        raise
+    except (PacflError, OSError) as error:
+        remedy = FULL if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else ""
+        err.print(f"[bold red]error:[/] {escape(str(error))}{remedy}", soft_wrap=True)
+        sys.exit(1)
 
 
 @app.callback()

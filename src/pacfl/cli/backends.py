@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pacfl.cli.console import MissingLibraryError
+from pacfl.errors import MissingLibraryError
 
 if TYPE_CHECKING:
     from pacfl.experiment.config import Run

@@ -22,10 +22,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print a table for spreadsheets.")]
 
 
-class MissingLibraryError(RuntimeError):
-    """A library that a command needs, and how to get it."""
-
-
 @contextmanager
 def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
     """A progress bar on stderr, for work of many parts and people who watch."""

@@ -11,7 +11,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pacfl.cli.console import AsJson, MissingLibraryError, app, out
+from pacfl.cli.console import AsJson, app, out
+from pacfl.errors import MissingLibraryError
 
 deploy = typer.Typer(help="Set up a federation of real sites on Flower.", no_args_is_help=True)
 app.add_typer(deploy, name="deploy")
@@ -43,7 +44,7 @@ def init(
         from pacfl.flower.deploy.layout import make
     settings: dict[str, dict[str, Any]] = {
         "algorithm": {"name": algorithm},
-        "schedule": {"rounds": rounds, "sample": 1.0},
+        "schedule": {"rounds": rounds, "participation": 1.0},
         "federation": {"task": task, "deadline": deadline, "minimum-clients": min(2, clients)},
     }
     plan = make(folder, clients, tuple(host or ()), port, settings)

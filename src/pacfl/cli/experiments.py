@@ -14,9 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from pacfl.cli.backends import Backend, reaching
-from pacfl.cli.console import AsCsv, AsJson, MissingLibraryError, app, err, out
+from pacfl.cli.console import AsCsv, AsJson, app, err, out
 from pacfl.cli.display import display, newcomers_table, percent, results_table, targets_table
 from pacfl.cli.tensorboard import curves
+from pacfl.errors import MissingLibraryError
 
 if TYPE_CHECKING:
     from pacfl.experiment.store import RunFolder
@@ -122,9 +123,10 @@ def show(
 ) -> None:
     """Show one run: its settings and what came of it. As CSV, a line for each round."""
     with _learning():
-        from pacfl.experiment.compare import alone, solo_runs, worse_than_alone
+        from pacfl.errors import StoreError
+        from pacfl.experiment.compare import alone, below_local, solo_runs
         from pacfl.experiment.export import as_csv as table_of
-        from pacfl.experiment.store import StoreError, all_folders
+        from pacfl.experiment.store import all_folders
     folders = all_folders(runs)
     found = [folder for folder in folders if folder.path.name.startswith(prefix)]
     if len(found) != 1:
@@ -134,7 +136,7 @@ def show(
     reference = alone(folder, solo_runs(folders))
     theirs = {} if reference is None else {record["round"]: record for record in reference.records()}
     for record in records:
-        record["worse_than_alone"] = worse_than_alone(record, theirs.get(record["round"]))
+        record["worse_than_alone"] = below_local(record, theirs.get(record["round"]))
     if as_json:
         print(json.dumps({"run": content, "result": results[0] if results else None, "rounds": records}))
     elif as_csv:
@@ -176,14 +178,14 @@ def _finish(
     shows: list[Callable[[Mapping[str, Any]], None]],
 ) -> str | None:
     """Play what is missing of a run, showing every record; if it diverges, what is to be said of it."""
+    from pacfl.errors import DivergedError
     from pacfl.experiment.store import played
-    from pacfl.learning.client_context import Diverged
 
     try:
         for record in played(folder, play):
             for show in shows:
                 show(record)
-    except Diverged as error:
+    except DivergedError as error:
         return str(error)
     return None
 

@@ -18,7 +18,8 @@ def print_federation(federation: Federation, folder: Path | None, as_json: bool)
     if as_json:
         print(json.dumps(federation.summary()))
         return
-    grouping = federation.grouping
+    clustering = federation.clustering
+    scale = clustering.reference_scale
     table = Table(title=f"{len(federation.clusters())} clusters of {len(federation.names)} clients")
     for heading in ("cluster", "clients", "angle inside", "to the nearest other", "who"):
         table.add_column(heading, justify="left" if heading == "who" else "right")
@@ -29,11 +30,11 @@ def print_federation(federation: Federation, folder: Path | None, as_json: bool)
         table.add_row(str(k), str(len(names)), f"{inside:.2f}°", outer, escape(who))
     out.print(table)
     out.print(
-        f"Threshold {grouping.threshold:.4g}° on {grouping.measure} angles, {grouping.linkage} linkage"
-        + ("" if grouping.unit is None else f"; noise of a typical client {grouping.unit:.3g}°"),
+        f"Threshold {clustering.threshold:.4g}° on {clustering.measure} angles, {clustering.linkage} linkage"
+        + ("" if scale is None else f"; noise of a typical client {scale:.3g}°"),
         highlight=False,
     )
-    out.print(grouping.evidence["reasons"], highlight=False)
+    out.print(clustering.evidence["reasons"], highlight=False)
     if folder is not None:
         out.print(f"Kept in {escape(str(folder))}", highlight=False)
 

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from pacfl.errors import DataError
 from pacfl.signatures.federation import Federation
-from pacfl.signatures.reading import DataError, Preprocess, Reading
+from pacfl.signatures.reading import Preprocess, Reading
 
 Rank = Annotated[int, typer.Option(min=1, help="Directions in the signature.")]
 PerClass = Annotated[

@@ -23,14 +23,16 @@ from pacfl.cli.signature_options import (
     reading,
     reading_as,
 )
+from pacfl.errors import DataError, MissingLibraryError
 from pacfl.files import locked
 from pacfl.signatures import demo as digits
 from pacfl.signatures import federation as federations
 from pacfl.signatures import figures, sigfile, signing
 from pacfl.signatures.federation import Federation
-from pacfl.signatures.reading import DataError, Reading
+from pacfl.signatures.reading import Reading
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.subspace import Bridge, Linkage, Measure, group, proximity
+from pacfl.subspace import Linkage, Measure, MergeSuggestion, proximity
+from pacfl.subspace import cluster as cluster_proximity
 
 
 @app.command()
@@ -112,8 +114,8 @@ def cluster(
         raise DataError(f"--clusters {clusters} is more than there are clients, {len(clients)}")
     measure = measure or _usual_measure(clients)
     own = federations.own_angles(clients, measure)
-    grouping = group(_compared(clients, measure), own, measure, linkage, degrees, clusters)
-    federation = federations.found(clients, grouping)
+    clustering = cluster_proximity(_compared(clients, measure), own, measure, linkage, degrees, clusters)
+    federation = federations.found(clients, clustering)
     if output is not None:
         _check_output_folder(output)
         output.mkdir(parents=True, exist_ok=True)
@@ -142,8 +144,8 @@ def join(
         after, bridges = federations.joined(before, newcomers)
         federations.save(after, folder)
         _draw(after, folder, pictures)
-    labels = dict(zip(after.names, after.grouping.labels.tolist(), strict=True))
-    opened = [k for k in sorted({labels[name] for name in newcomers}) if k > int(before.grouping.labels.max())]
+    labels = dict(zip(after.names, after.clustering.labels.tolist(), strict=True))
+    opened = [k for k in sorted({labels[name] for name in newcomers}) if k > int(before.clustering.labels.max())]
     if as_json:
         placed = {name: labels[name] for name in newcomers}
         suggestions = [_suggestion(bridge, list(newcomers)) for bridge in bridges]
@@ -207,7 +209,7 @@ def _usual_measure(clients: dict[str, SignatureFile]) -> Measure:
 def _draw(federation: Federation, folder: Path, kind: figures.Picture) -> None:
     try:
         figures.draw(federation, folder, kind)
-    except figures.FiguresError as error:
+    except MissingLibraryError as error:
         err.print(f"note: {escape(str(error))}")
 
 
@@ -235,5 +237,5 @@ def _check_output_folder(folder: Path) -> None:
         raise DataError(f"{folder}: holds other files ({', '.join(foreign[:3])}); name a new folder")
 
 
-def _suggestion(bridge: Bridge, names: list[str]) -> dict[str, Any]:
+def _suggestion(bridge: MergeSuggestion, names: list[str]) -> dict[str, Any]:
     return {"client": names[bridge.newcomer], "clusters": bridge.clusters, "distances": bridge.distances}

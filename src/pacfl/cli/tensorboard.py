@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pacfl.cli.console import MissingLibraryError
+from pacfl.errors import MissingLibraryError
 
 if TYPE_CHECKING:
     from pacfl.experiment.store import RunFolder

@@ -5,17 +5,17 @@ from pacfl.data.clients import ClientData, split
 from pacfl.data.dataset import Dataset, from_arrays, normalised
 from pacfl.data.digits import digits
 from pacfl.data.download import download
-from pacfl.data.errors import DataError
 from pacfl.data.groups import ByAttribute, BySet, Given
 from pacfl.data.loading import data_folder, load
 from pacfl.data.mixture import mixture
 from pacfl.data.partition import SCHEMES, Partition, build_scheme, partition
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme
-from pacfl.data.specs import KNOWN, MIX4, Known, Remote
-from pacfl.data.subset import held_out, subset, thinned
+from pacfl.data.specs import DATASETS, MIX4, DatasetSpec, Remote
+from pacfl.data.subset import held_out, subsample, subset
+from pacfl.errors import DataError
 
 __all__ = [
-    "KNOWN",
+    "DATASETS",
     "MIX4",
     "SCHEMES",
     "ByAttribute",
@@ -23,11 +23,11 @@ __all__ = [
     "ClientData",
     "DataError",
     "Dataset",
+    "DatasetSpec",
     "Dirichlet",
     "Entry",
     "Given",
     "Iid",
-    "Known",
     "LabelSkew",
     "Partition",
     "QuantitySkew",
@@ -45,6 +45,6 @@ __all__ = [
     "normalised",
     "partition",
     "split",
+    "subsample",
     "subset",
-    "thinned",
 ]

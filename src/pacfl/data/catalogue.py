@@ -6,10 +6,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pacfl.data.digits import DOMAINS, count_digits
-from pacfl.data.errors import DataError
 from pacfl.data.loading import data_folder, locate, nearest_missing
 from pacfl.data.readers.search import Format
-from pacfl.data.specs import KNOWN, MIX4, Known, Remote, how_to_get, npz_format
+from pacfl.data.specs import DATASETS, MIX4, DatasetSpec, Remote, how_to_get, npz_format
+from pacfl.errors import DataError, MissingLibraryError
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Entry:
 def catalogue(folder: str | Path | None = None) -> list[Entry]:
     """Every known data set, and every other .npz file of the folder that holds one."""
     place = data_folder(folder)
-    named = [_entry(known, place) for known in KNOWN.values()]
+    named = [_entry(known, place) for known in DATASETS.values()]
     return [_digits(), *named, _mix4(named), *_own(place)]
 
 
-def _entry(known: Known, folder: Path) -> Entry:
+def _entry(known: DatasetSpec, folder: Path) -> Entry:
     found = locate(known, folder)
     how = how_to_get(known)
     if found is None:
@@ -56,7 +56,7 @@ def _counted(
     where = paths[0] if len(paths) == 1 else paths[0].parent
     try:
         n_train, n_test = form.count(paths)
-    except DataError as error:
+    except (DataError, MissingLibraryError) as error:
         return Entry(name, title, where, form.title, problem=str(error), how=how, files=files)
     return Entry(name, title, where, form.title, n_train, n_test, how=how, files=files)
 
@@ -79,6 +79,6 @@ def _mix4(named: Sequence[Entry]) -> Entry:
 
 
 def _own(folder: Path) -> list[Entry]:
-    paths = sorted(path for path in folder.glob("*.npz") if path.stem not in KNOWN)
+    paths = sorted(path for path in folder.glob("*.npz") if path.stem not in DATASETS)
     entries = [_counted(path.stem, "your own arrays", npz_format(path.stem), (path,)) for path in paths]
     return [entry for entry in entries if entry.found]  # other files may well be no data sets

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from pacfl.data.dataset import Dataset, Indices, Labels, Pixels
-from pacfl.data.errors import DataError
 from pacfl.data.partition import Partition
+from pacfl.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +43,13 @@ class ClientData:
 def split(dataset: Dataset, partition: Partition) -> list[ClientData]:
     """The data of every client, in order; no sample is copied."""
     for part, shards, n in (
-        ("training", partition.shards, len(dataset.y_train)),
-        ("test", partition.test_shards, len(dataset.y_test)),
+        ("training", partition.train_indices, len(dataset.y_train)),
+        ("test", partition.test_indices, len(dataset.y_test)),
     ):
         largest = max((int(shard.max()) for shard in shards if len(shard)), default=-1)
         if largest >= n:
             raise DataError(
                 f"the partition uses {part} sample {largest} of a data set with {n}; was it made for another data set?"
             )
-    pairs = zip(partition.shards, partition.test_shards, strict=True)
+    pairs = zip(partition.train_indices, partition.test_indices, strict=True)
     return [ClientData(dataset, train, test) for train, test in pairs]

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacfl.data.errors import DataError
+from pacfl.errors import DataError
 
 Pixels = NDArray[np.uint8 | np.float32]
 Labels = NDArray[np.int64]

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, Flags, from_arrays
-from pacfl.data.errors import DataError, library, suggestion
 from pacfl.data.mixture import mixture
+from pacfl.errors import DataError, library
+from pacfl.settings import suggestion
 
 Images = NDArray[np.uint8]
 
@@ -29,7 +30,7 @@ def digits(domains: Sequence[str] = tuple(DOMAINS), disjoint_labels: bool = Fals
     """
     unknown = next((domain for domain in domains if domain not in DOMAINS), None)
     if unknown is not None or isinstance(domains, str) or not domains:
-        raise DataError(f"digits have no domain {unknown or domains!r}; {suggestion(unknown or '', DOMAINS)}")
+        raise DataError(f"digits have no domain {unknown or domains!r}{suggestion(unknown or '', DOMAINS)}")
     images, labels = _embedded()
     test = _every_fifth(labels)
     parts = []
@@ -47,7 +48,7 @@ def count_digits() -> tuple[int, int]:
 
 
 def _embedded() -> tuple[Images, NDArray[np.int64]]:
-    bunch = library("sklearn.datasets", "the data set digits").load_digits()
+    bunch = library("sklearn.datasets", "the data set digits", "data").load_digits()
     return np.rint(bunch.images * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64)
 
 

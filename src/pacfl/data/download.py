@@ -1,14 +1,15 @@
-"""Known data sets from where they are published, checked by their checksums."""
+"""DatasetSpec data sets from where they are published, checked by their checksums."""
 
 import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from pacfl.data.errors import DataError, library, suggestion
 from pacfl.data.loading import data_folder
-from pacfl.data.specs import KNOWN, how_to_get
+from pacfl.data.specs import DATASETS, how_to_get
+from pacfl.errors import DataError, library
 from pacfl.files import locked
+from pacfl.settings import suggestion
 
 
 def download(name: str, folder: str | Path | None = None) -> list[Path]:
@@ -17,12 +18,12 @@ def download(name: str, folder: str | Path | None = None) -> list[Path]:
     A file appears under its name only when it is whole and has the known checksum. A download that broke off is begun
     again; of two processes that want the same file, one waits for the other.
     """
-    if name not in KNOWN:
-        raise DataError(f"there is no data set {name!r} to download; {suggestion(name, _downloadable())}")
-    known = KNOWN[name]
+    if name not in DATASETS:
+        raise DataError(f"there is no data set {name!r} to download{suggestion(name, _downloadable())}")
+    known = DATASETS[name]
     if not known.files:
         raise DataError(f"{name} cannot be downloaded; {how_to_get(known)}")
-    pooch = library("pooch", f"downloading {name}")
+    pooch = library("pooch", f"downloading {name}", "data")
     place = data_folder(folder)
     logger = pooch.get_logger()
     level = logger.level
@@ -62,4 +63,4 @@ def _is_whole(path: Path, md5: str) -> bool:
 
 
 def _downloadable() -> list[str]:
-    return [name for name, known in KNOWN.items() if known.files]
+    return [name for name, known in DATASETS.items() if known.files]

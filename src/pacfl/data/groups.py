@@ -7,8 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from pacfl.data.dataset import Dataset, Flags, Indices
-from pacfl.data.errors import DataError, suggestion
-from pacfl.data.schemes import Deal, check_whole, dealt
+from pacfl.data.schemes import Split, check_whole, split_at_random
+from pacfl.errors import DataError
+from pacfl.settings import suggestion
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class BySet:
         check_whole("size", self.size)
         check_whole("minimum", self.minimum)
 
-    def deal(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Deal:
-        """The truth is the set; a client's test set is the whole test set of its set."""
+    def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:
+        """The true_cluster is the set; a client's test set is the whole test set of its set."""
         if len(self.counts) != len(dataset.source_names) or sum(self.counts) != n_clients:
             raise DataError(
                 f"counts must say how many of the {n_clients} clients each of {', '.join(dataset.source_names)} has, "
@@ -41,8 +42,8 @@ class BySet:
             )
         shards = [shard for source, n in enumerate(self.counts) for shard in self._shards(dataset, source, n, rng)]
         tests = [np.flatnonzero(dataset.source_test == source) for source in range(len(self.counts))]
-        truth = np.repeat(np.arange(len(self.counts), dtype=np.intp), self.counts)
-        return Deal(shards, truth, [tests[source] for source in truth])
+        true_cluster = np.repeat(np.arange(len(self.counts), dtype=np.intp), self.counts)
+        return Split(shards, true_cluster, [tests[source] for source in true_cluster])
 
     def _shards(self, dataset: Dataset, source: int, n_clients: int, rng: np.random.Generator) -> list[Indices]:
         if n_clients == 0:
@@ -61,7 +62,7 @@ class BySet:
             )
         if self.per_class and counts.min() >= n_clients * self.size // len(classes):
             sizes = np.full(n_clients, self.size // len(classes))
-            parts = [dealt(members[dataset.y_train[members] == c], sizes, rng) for c in classes]
+            parts = [split_at_random(members[dataset.y_train[members] == c], sizes, rng) for c in classes]
             return [np.sort(np.concatenate(of_client)) for of_client in zip(*parts, strict=True)]
         order = _proportional_order(members, dataset, rng)
         return [np.sort(order[i * self.size : (i + 1) * self.size]) for i in range(n_clients)]
@@ -81,26 +82,26 @@ class ByAttribute:
             raise DataError(f"attributes must be different names, at least one, got {list(self.attributes)}")
         check_whole("minimum", self.minimum)
 
-    def deal(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Deal:
-        """The truth is the attribute; the test samples of a client are those of its attribute, where they are known."""
+    def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:
+        """The true cluster is the attribute; a client is tested on samples of its attribute, where they are known."""
         if n_clients < len(self.attributes):
             raise DataError(f"{n_clients} clients cannot have {len(self.attributes)} attributes; use more clients")
         owners = np.array_split(np.arange(n_clients), len(self.attributes))
         shards: list[Indices] = []
         for members, clients in zip(self._parts(dataset.attributes_train), owners, strict=True):
             sizes = np.array([len(part) for part in np.array_split(members, len(clients))])
-            shards += dealt(members, sizes, rng)
-        truth = np.repeat(np.arange(len(owners), dtype=np.intp), [len(clients) for clients in owners])
+            shards += split_at_random(members, sizes, rng)
+        true_cluster = np.repeat(np.arange(len(owners), dtype=np.intp), [len(clients) for clients in owners])
         if not dataset.attributes_test:
-            return Deal(shards, truth)
+            return Split(shards, true_cluster)
         tests = self._parts(dataset.attributes_test)
-        return Deal(shards, truth, [tests[group] for group in truth])
+        return Split(shards, true_cluster, [tests[group] for group in true_cluster])
 
     def _parts(self, known: Mapping[str, Flags]) -> list[Indices]:
         """Samples that have one of the attributes alone, for each."""
         for name in self.attributes:
             if name not in known:
-                raise DataError(f"the data have no attribute {name!r}; {suggestion(name, known)}")
+                raise DataError(f"the data have no attribute {name!r}{suggestion(name, known)}")
         flags = np.stack([known[name] for name in self.attributes])
         alone = flags.sum(axis=0) == 1
         return [np.flatnonzero(one & alone) for one in flags]
@@ -121,14 +122,14 @@ class Given:
             object.__setattr__(self, "test_indices", _as_shards("test_indices", self.test_indices))
         check_whole("minimum", self.minimum)
 
-    def deal(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Deal:  # noqa: ARG002 - as every scheme
+    def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:  # noqa: ARG002 - as every scheme
         """The shards as given."""
         given = {"indices": self.indices, "test_indices": self.test_indices}
         for name, shards in given.items():
             if shards is not None and len(shards) != n_clients:
                 raise DataError(f"{name} must have one list for each of {n_clients} clients, got {len(shards)}")
         tests = None if self.test_indices is None else [np.array(part, dtype=np.intp) for part in self.test_indices]
-        return Deal([np.array(part, dtype=np.intp) for part in self.indices], test_shards=tests)
+        return Split([np.array(part, dtype=np.intp) for part in self.indices], test_indices=tests)
 
 
 def _proportional_order(members: Indices, dataset: Dataset, rng: np.random.Generator) -> Indices:

@@ -9,11 +9,12 @@ from typing import Final
 
 from pacfl.data.dataset import Dataset
 from pacfl.data.digits import digits
-from pacfl.data.errors import DataError, suggestion
 from pacfl.data.mixture import mixture
 from pacfl.data.readers import npz
 from pacfl.data.readers.search import Format, Search
-from pacfl.data.specs import KNOWN, MIX4, Known, how_to_get
+from pacfl.data.specs import DATASETS, MIX4, DatasetSpec, how_to_get
+from pacfl.errors import DataError
+from pacfl.settings import suggestion
 
 
 def data_folder(given: str | Path | None = None) -> Path:
@@ -33,25 +34,25 @@ def load(name: str, folder: str | Path | None = None, **options: object) -> Data
     else:
         path = _npz_path(name, place)
         if path is None:
-            raise DataError(f"there is no data set {name!r}, and no {name}.npz in {place}; {suggestion(name, LOADERS)}")
+            raise DataError(f"there is no data set {name!r}, and no {name}.npz in {place}{suggestion(name, LOADERS)}")
         loader = partial(_own, path)
     _check_options(name, loader, options)
     return loader(place, **options)
 
 
-def locate(known: Known, folder: Path) -> tuple[Format, Search] | None:
+def locate(known: DatasetSpec, folder: Path) -> tuple[Format, Search] | None:
     """The first format of which everything is there."""
     searches = ((form, form.search(folder)) for form in known.formats)
     return next(((form, found) for form, found in searches if found.complete), None)
 
 
-def nearest_missing(known: Known, folder: Path) -> tuple[str, ...]:
+def nearest_missing(known: DatasetSpec, folder: Path) -> tuple[str, ...]:
     """What is missing of the format of which most is there."""
     searches = [form.search(folder) for form in known.formats]
     return max(searches, key=lambda found: len(found.paths)).missing
 
 
-def _named(known: Known, folder: Path) -> Dataset:
+def _named(known: DatasetSpec, folder: Path) -> Dataset:
     form, found = _located(known, folder)
     return form.read(known.name, found.paths, known.n_classes)
 
@@ -59,12 +60,12 @@ def _named(known: Known, folder: Path) -> Dataset:
 def _celeba(
     folder: Path, *, label: str = "Smiling", size: int = 32, n_train: int | None = None, n_test: int | None = None
 ) -> Dataset:
-    known = KNOWN["celeba"]
+    known = DATASETS["celeba"]
     form, found = _located(known, folder)
     return form.read(known.name, found.paths, known.n_classes, label=label, size=size, n_train=n_train, n_test=n_test)
 
 
-def _located(known: Known, folder: Path) -> tuple[Format, Search]:
+def _located(known: DatasetSpec, folder: Path) -> tuple[Format, Search]:
     found = locate(known, folder)
     if found is None:
         missing = ", ".join(nearest_missing(known, folder))
@@ -91,7 +92,7 @@ def _mix4(folder: Path, *, sets: Sequence[str] = MIX4, disjoint_labels: bool = T
 
 
 LOADERS: Final[Mapping[str, Callable[..., Dataset]]] = {
-    **{name: partial(_named, known) for name, known in KNOWN.items()},
+    **{name: partial(_named, known) for name, known in DATASETS.items()},
     "celeba": _celeba,
     "digits": _digits,
     "mixture": _mixture,
@@ -109,4 +110,4 @@ def _check_options(name: str, loader: Callable[..., Dataset], options: Mapping[s
     known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     for option in options:
         if option not in known:
-            raise DataError(f"{name} has no option {option!r}; {suggestion(option, known)}")
+            raise DataError(f"{name} has no option {option!r}{suggestion(option, known)}")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, Pixels
-from pacfl.data.errors import DataError
+from pacfl.errors import DataError
 
 
 def mixture(parts: Sequence[tuple[str, Dataset]], disjoint_labels: bool = True, name: str = "mixture") -> Dataset:

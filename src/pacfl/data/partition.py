@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 
 from pacfl.data.dataset import Dataset, Indices
-from pacfl.data.errors import DataError, suggestion
 from pacfl.data.groups import ByAttribute, BySet, Given
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme, check_whole
+from pacfl.errors import DataError
+from pacfl.settings import suggestion
 
 AnyScheme = LabelSkew | Dirichlet | Iid | QuantitySkew | BySet | ByAttribute | Given
 
@@ -32,15 +33,15 @@ class Partition:
     a client has none if the test data lack its classes.
     """
 
-    shards: tuple[Indices, ...]
-    test_shards: tuple[Indices, ...]
+    train_indices: tuple[Indices, ...]
+    test_indices: tuple[Indices, ...]
     owned: tuple[tuple[int, ...], ...]
-    truth: Indices | None
+    true_cluster: Indices | None
 
     @property
     def n_clients(self) -> int:
         """The number of clients."""
-        return len(self.shards)
+        return len(self.train_indices)
 
 
 def partition(dataset: Dataset, scheme: Scheme, n_clients: int, rng: np.random.Generator) -> Partition:
@@ -50,16 +51,16 @@ def partition(dataset: Dataset, scheme: Scheme, n_clients: int, rng: np.random.G
     the scheme says better: all those of its data set, or of its attribute.
     """
     check_whole("the number of clients", n_clients)
-    shards, truth, test_shards = scheme.deal(dataset, n_clients, rng)
+    shards, true_cluster, test_indices = scheme.split(dataset, n_clients, rng)
     _check_positions("training", shards, len(dataset.y_train))
     _check_minimum(scheme, shards)
     owned = tuple(tuple(int(c) for c in np.unique(dataset.y_train[shard])) for shard in shards)
-    if test_shards is None:
-        test_shards = _of_classes(dataset, owned)
+    if test_indices is None:
+        test_indices = _of_classes(dataset, owned)
     else:
-        for shard in test_shards:
+        for shard in test_indices:
             _check_positions("test", [shard], len(dataset.y_test))
-    return Partition(tuple(shards), tuple(test_shards), owned, truth)
+    return Partition(tuple(shards), tuple(test_indices), owned, true_cluster)
 
 
 def build_scheme(description: Mapping[str, object]) -> AnyScheme:
@@ -70,16 +71,16 @@ def build_scheme(description: Mapping[str, object]) -> AnyScheme:
     """
     kind = description.get("kind")
     if not isinstance(kind, str) or kind not in SCHEMES:
-        raise DataError(f"there is no scheme of kind {kind!r}; {suggestion(str(kind), SCHEMES)}")
+        raise DataError(f"there is no scheme of kind {kind!r}{suggestion(str(kind), SCHEMES)}")
     scheme = SCHEMES[kind]
     known = {field.name: field for field in fields(scheme)}
     given = {key.replace("-", "_"): value for key, value in description.items() if key != "kind"}
     for key in given:
         if key not in known:
-            raise DataError(f"the scheme {kind} has no {key!r}; {suggestion(key, known)}")
+            raise DataError(f"the scheme {kind} has no {key!r}{suggestion(key, known)}")
     lacking = [name for name, field in known.items() if field.default is MISSING and name not in given]
     if lacking:
-        raise DataError(f"the scheme {kind} needs {', '.join(lacking)}; {suggestion('', known)}")
+        raise DataError(f"the scheme {kind} needs {', '.join(lacking)}{suggestion('', known)}")
     return scheme(**given)  # type: ignore[arg-type]  # checked by the scheme itself
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, Indices
-from pacfl.data.errors import DataError
+from pacfl.errors import DataError
 
 Sizes = NDArray[np.intp]
 
@@ -19,12 +19,12 @@ TRIES: Final = 12_800
 AT_ONCE: Final = 64
 
 
-class Deal(NamedTuple):
+class Split(NamedTuple):
     """Samples of each client, and what else a scheme knows of them."""
 
-    shards: Sequence[Indices]
-    truth: Indices | None = None  # the group of each client
-    test_shards: Sequence[Indices] | None = None  # None: the test samples of the classes that a client owns
+    train_indices: Sequence[Indices]
+    true_cluster: Indices | None = None  # the group of each client
+    test_indices: Sequence[Indices] | None = None  # None: the test samples of the classes that a client owns
 
 
 class Scheme(Protocol):
@@ -36,7 +36,7 @@ class Scheme(Protocol):
     def minimum(self) -> int:
         """The least number of samples of a client."""
 
-    def deal(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Deal:
+    def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:
         """The shards of n_clients clients; all randomness comes from rng."""
 
 
@@ -53,7 +53,7 @@ class LabelSkew:
             raise DataError(f"share must lie in 0..1, a part of the classes, got {self.share}")
         check_whole("minimum", self.minimum)
 
-    def deal(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Deal:
+    def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:
         """Every client has the same number of classes; a class that nobody owns is not used."""
         owned = self._owned(dataset.n_classes, n_clients, rng)
         sizes = np.zeros((dataset.n_classes, n_clients), dtype=np.intp)
@@ -61,7 +61,7 @@ class LabelSkew:
             owners = np.flatnonzero(owned[:, c])
             if len(owners):
                 sizes[c, owners] = _even(int(count), len(owners))
-        return Deal(dealt_by_class(dataset, sizes, rng))
+        return Split(split_by_class(dataset, sizes, rng))
 
     def _owned(self, n_classes: int, n_clients: int, rng: np.random.Generator) -> NDArray[np.bool_]:
         """(n_clients, n_classes): which client owns which class."""
@@ -85,7 +85,7 @@ class Dirichlet:
         check_positive("alpha", self.alpha)
         check_whole("minimum", self.minimum)
 
-    def deal(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Deal:
+    def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:
         """All samples are used; drawn again until every client has the minimum."""
         counts = np.bincount(dataset.y_train, minlength=dataset.n_classes)
         check_enough(len(dataset.y_train), n_clients, self.minimum, self.remedy)
@@ -94,7 +94,7 @@ class Dirichlet:
             all_dealt = sizes.sum(axis=(1, 2)) == counts.sum()
             good = np.flatnonzero(all_dealt & (sizes.sum(axis=1).min(axis=1) >= self.minimum))
             if len(good):
-                return Deal(dealt_by_class(dataset, sizes[good[0]], rng))
+                return Split(split_by_class(dataset, sizes[good[0]], rng))
         raise DataError(_never(self, n_clients))
 
     def _sizes(self, counts: Sizes, n_clients: int, rng: np.random.Generator) -> Sizes:
@@ -119,10 +119,10 @@ class Iid:
     def __post_init__(self) -> None:
         check_whole("minimum", self.minimum)
 
-    def deal(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Deal:
+    def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:
         """All samples are used."""
         n = len(dataset.y_train)
-        return Deal(dealt(np.arange(n), _even(n, n_clients), rng))
+        return Split(split_at_random(np.arange(n), _even(n, n_clients), rng))
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class QuantitySkew:
         check_positive("alpha", self.alpha)
         check_whole("minimum", self.minimum)
 
-    def deal(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Deal:
+    def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:
         """All samples are used; drawn again until every client has the minimum."""
         n = len(dataset.y_train)
         check_enough(n, n_clients, self.minimum, self.remedy)
@@ -145,19 +145,19 @@ class QuantitySkew:
             sizes = _cut(n, rng.dirichlet(np.full(n_clients, self.alpha), AT_ONCE))
             good = np.flatnonzero(sizes.min(axis=1) >= self.minimum)
             if len(good):
-                return Deal(dealt(np.arange(n), sizes[good[0]], rng))
+                return Split(split_at_random(np.arange(n), sizes[good[0]], rng))
         raise DataError(_never(self, n_clients))
 
 
-def dealt(members: Indices, sizes: Sizes, rng: np.random.Generator) -> list[Indices]:
-    """The members dealt at random to clients of the given sizes, each at most once; shards are in ascending order."""
+def split_at_random(members: Indices, sizes: Sizes, rng: np.random.Generator) -> list[Indices]:
+    """The members split at random among clients of the given sizes, each used at most once, in ascending order."""
     parts = np.split(rng.permutation(members), np.cumsum(sizes))[: len(sizes)]
     return [np.sort(part).astype(np.intp) for part in parts]
 
 
-def dealt_by_class(dataset: Dataset, sizes: Sizes, rng: np.random.Generator) -> list[Indices]:
-    """The training samples dealt at random with the given (classes, clients) numbers of samples."""
-    parts = [dealt(np.flatnonzero(dataset.y_train == c), sizes[c], rng) for c in range(len(sizes))]
+def split_by_class(dataset: Dataset, sizes: Sizes, rng: np.random.Generator) -> list[Indices]:
+    """The training samples split at random with the given (classes, clients) numbers of samples."""
+    parts = [split_at_random(np.flatnonzero(dataset.y_train == c), sizes[c], rng) for c in range(len(sizes))]
     return [np.sort(np.concatenate(of_client)) for of_client in zip(*parts, strict=True)]
 
 

@@ -22,7 +22,7 @@ class Remote:
 
 
 @dataclass(frozen=True)
-class Known:
+class DatasetSpec:
     """A data set known by name. Formats are tried in order, so that the complete true format wins over an extract."""
 
     name: str
@@ -54,7 +54,7 @@ def _remotes(base: str, target: str, *files: tuple[str, int, str]) -> tuple[Remo
 
 
 _SETS: Final = (
-    Known(
+    DatasetSpec(
         "fmnist",
         "Fashion-MNIST, 28x28 grey, 10 classes",
         10,
@@ -69,7 +69,7 @@ _SETS: Final = (
         ),
         "Debian's package dataset-fashion-mnist puts it into /usr/share/datasets",
     ),
-    Known(
+    DatasetSpec(
         "mnist",
         "MNIST, 28x28 grey, 10 digits",
         10,
@@ -83,7 +83,7 @@ _SETS: Final = (
             ("t10k-labels-idx1-ubyte.gz", 4_542, "ec29112dd5afa0611ce80d1b7f02629c"),
         ),
     ),
-    Known(
+    DatasetSpec(
         "cifar10",
         "CIFAR-10, 32x32 colour, 10 classes",
         10,
@@ -94,7 +94,7 @@ _SETS: Final = (
             ("cifar-10-python.tar.gz", 170_498_071, "c58f30108f718f92721af3b95e74349a"),
         ),
     ),
-    Known(
+    DatasetSpec(
         "cifar100",
         "CIFAR-100, 32x32 colour, 100 classes",
         100,
@@ -105,7 +105,7 @@ _SETS: Final = (
             ("cifar-100-python.tar.gz", 169_001_437, "eb9058c3a382ffc7106e4002c42a8d85"),
         ),
     ),
-    Known(
+    DatasetSpec(
         "svhn",
         "SVHN, cropped house numbers, 32x32 colour, 10 digits",
         10,
@@ -117,7 +117,7 @@ _SETS: Final = (
             ("test_32x32.mat", 64_275_384, "eb5a983be6a315427106f1b164d9cef3"),
         ),
     ),
-    Known(
+    DatasetSpec(
         "usps",
         "USPS, 16x16 grey, 10 digits",
         10,
@@ -133,14 +133,14 @@ _SETS: Final = (
             ("usps.t.bz2", 1_831_726, "8ea070ee2aca1ac39742fdd1ef5ed118"),
         ),
     ),
-    Known(
+    DatasetSpec(
         "mnist_m",
         "MNIST-M, digits on colour photographs, 32x32 colour, 10 digits",
         10,
         (npz_format("mnist_m"),),
         otherwise="it has no lasting address: save it as mnist_m.npz with x_train, y_train, x_test and y_test",
     ),
-    Known(
+    DatasetSpec(
         "celeba",
         "CelebA, aligned faces with 40 attributes",
         2,
@@ -149,10 +149,10 @@ _SETS: Final = (
         "list_attr_celeba.txt and list_eval_partition.txt into celeba/",
     ),
 )
-KNOWN: Final[Mapping[str, Known]] = {known.name: known for known in _SETS}
+DATASETS: Final[Mapping[str, DatasetSpec]] = {known.name: known for known in _SETS}
 
 
-def how_to_get(known: Known) -> str:
+def how_to_get(known: DatasetSpec) -> str:
     """One line on where a data set comes from."""
     ways = []
     if known.files:

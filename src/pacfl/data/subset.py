@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from pacfl.data.dataset import Dataset, Flags, Indices, Labels
-from pacfl.data.errors import DataError
 from pacfl.data.partition import Partition
 from pacfl.data.schemes import check_whole
+from pacfl.errors import DataError
 
 
 def subset(dataset: Dataset, train: Indices, test: Indices) -> Dataset:
@@ -26,7 +26,7 @@ def subset(dataset: Dataset, train: Indices, test: Indices) -> Dataset:
     )
 
 
-def thinned(dataset: Dataset, n_train: int, rng: np.random.Generator) -> Dataset:
+def subsample(dataset: Dataset, n_train: int, rng: np.random.Generator) -> Dataset:
     """About n_train training samples, as many of every class as it has, and test samples in the same proportion."""
     check_whole("the number of training samples", n_train)
     if n_train >= len(dataset.y_train):
@@ -44,7 +44,7 @@ def held_out(dataset: Dataset, parts: Partition, share: float, rng: np.random.Ge
     """
     if not 0 < share < 1:
         raise DataError(f"the part held out for validation must lie between 0 and 1, got {share}")
-    shuffled = [rng.permutation(shard) for shard in parts.shards]
+    shuffled = [rng.permutation(shard) for shard in parts.train_indices]
     counts = [min(max(1, round(share * len(shard))), len(shard) - 1) for shard in shuffled]
     kept = tuple(np.sort(shard[n:]) for shard, n in zip(shuffled, counts, strict=True))
     held = np.concatenate([np.sort(shard[:n]) for shard, n in zip(shuffled, counts, strict=True)])
@@ -57,7 +57,7 @@ def held_out(dataset: Dataset, parts: Partition, share: float, rng: np.random.Ge
         source_test=dataset.source_train[held],
         attributes_test=_rows(dataset.attributes_train, held),
     )
-    return judged, replace(parts, shards=kept, test_shards=tests)
+    return judged, replace(parts, train_indices=kept, test_indices=tests)
 
 
 def _thinned(labels: Labels, of_class: float, rng: np.random.Generator) -> Indices:

@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike
 from torch import nn
 
 from pacfl.data import Dataset, Given, Partition, from_arrays, partition
+from pacfl.errors import ModelError
 from pacfl.experiment import summary
 from pacfl.experiment.run import assembled, going_on
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.schedule import Schedule
-from pacfl.learning.client_context import Learning
-from pacfl.learning.model import ModelError
+from pacfl.learning.client_context import LocalTraining
 
 Arrays = tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike]  # x_train, y_train, x_test, y_test
 
@@ -23,7 +23,7 @@ def federate(
     parts: Partition,
     module: Callable[[], nn.Module],
     algorithm: Algorithm,
-    learning: Learning | None = None,
+    learning: LocalTraining | None = None,
     schedule: Schedule | None = None,
     *,
     seed: int = 0,
@@ -38,11 +38,11 @@ def federate(
     if isinstance(module, nn.Module):
         raise ModelError("module must be a function that builds it, got a module; write lambda: nn.Sequential(...)")
     schedule = schedule or Schedule()
-    federation = assembled(dataset, parts, lambda _: module(), algorithm, learning or Learning(), schedule, seed)
+    federation = assembled(dataset, parts, lambda _: module(), algorithm, learning or LocalTraining(), schedule, seed)
     records = []
     with federation.backend(workers, device) as backend:
         for played in going_on(federation, backend, {}):
-            records.append(summary.record(played, parts.truth))
+            records.append(summary.record(played, parts.true_cluster))
             yield records[-1]
     yield summary.result(records, schedule.rounds)
 

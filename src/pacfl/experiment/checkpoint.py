@@ -27,14 +27,14 @@ ARRAYS: Final = "checkpoint"
 
 # Arrays that are on disk, by identity, with the name of their file. They are held, so that no other array can have
 # their identity; and since nothing changes arrays in place, their content is still that of the file.
-Known = dict[int, tuple[NDArray[Any], str]]
+DatasetSpec = dict[int, tuple[NDArray[Any], str]]
 
 
 class DamagedError(ValueError):
     """A file that is not what was written."""
 
 
-def save(folder: Path, state: Mapping[str, Any], known: Known) -> Known:
+def save(folder: Path, state: Mapping[str, Any], known: DatasetSpec) -> DatasetSpec:
     """Keep a state in one step, given what the last save left on disk; what is on disk now."""
     (folder / ARRAYS).mkdir(exist_ok=True)
     arrays: dict[str, NDArray[Any]] = {}
@@ -54,7 +54,7 @@ def save(folder: Path, state: Mapping[str, Any], known: Known) -> Known:
     return saved
 
 
-def load(folder: Path, at_most: int) -> tuple[dict[str, Any], Known] | None:
+def load(folder: Path, at_most: int) -> tuple[dict[str, Any], DatasetSpec] | None:
     """The newest whole state of a round up to `at_most`, and what is on disk of it; None if there is none."""
     for path in (folder / name for name in LISTS):
         if path.exists():
@@ -69,7 +69,7 @@ def load(folder: Path, at_most: int) -> tuple[dict[str, Any], Known] | None:
     return None
 
 
-def _read_state(folder: Path, path: Path) -> tuple[dict[str, Any], Known]:
+def _read_state(folder: Path, path: Path) -> tuple[dict[str, Any], DatasetSpec]:
     """The state that a list describes. Whoever can write a list can seal it: what is in it is not believed either."""
     body = _read_list(path)
     try:

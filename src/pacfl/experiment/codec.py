@@ -11,13 +11,13 @@ from pacfl.algorithms.cfl import CFLState
 from pacfl.algorithms.scaffold import ScaffoldState
 from pacfl.federation.algorithm import State
 from pacfl.federation.membership import PACFLState
-from pacfl.subspace import Grouping
+from pacfl.subspace import Clustering
 
 Arrays = dict[str, NDArray[Any]]
 
 # What may be built from a file, by name: nothing else ever is.
 KINDS: Final[Mapping[str, type[Any]]] = {
-    kind.__name__: kind for kind in (State, ScaffoldState, CFLState, PACFLState, Grouping)
+    kind.__name__: kind for kind in (State, ScaffoldState, CFLState, PACFLState, Clustering)
 }
 
 

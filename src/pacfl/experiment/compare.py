@@ -20,9 +20,9 @@ def told(folder: RunFolder, solo: Sequence[RunFolder], targets: Sequence[float] 
     reference = alone(folder, solo)
     result["alone"] = None if reference is None else reference.path.name
     theirs = [None] * len(records) if reference is None else reference.records()
-    result["worse_than_alone"] = worse_than_alone(records[end], theirs[end])
+    result["worse_than_alone"] = below_local(records[end], theirs[end])
     if "newcomers" in result:
-        result["newcomers"]["worse_than_alone"] = worse_than_alone(records[-1], theirs[-1])
+        result["newcomers"]["worse_than_alone"] = below_local(records[-1], theirs[-1])
     if targets:
         result["to_target"] = {str(target): to_target(records[: end + 1], target) for target in targets}
     return result
@@ -44,7 +44,7 @@ def alone(folder: RunFolder, solo: Sequence[RunFolder]) -> RunFolder | None:
     return found[0] if len(found) == 1 else None
 
 
-def worse_than_alone(record: Record, reference: Record | None) -> dict[str, float | None]:
+def below_local(record: Record, reference: Record | None) -> dict[str, float | None]:
     """By protocol: the share of clients whose accuracy is below what they had alone; None where that is not known."""
     shares: dict[str, float | None] = {}
     for protocol, scores in record.get("by_client", {}).items():

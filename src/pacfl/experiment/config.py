@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from pacfl import algorithms
 from pacfl.data import build_scheme
-from pacfl.experiment.settings import ConfigError, check_keys, converted, nearest, section, snake
+from pacfl.errors import ConfigError
 from pacfl.federation.schedule import Schedule
-from pacfl.learning.client_context import Learning
+from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.engines import ENGINES
 from pacfl.learning.nets import NETS
+from pacfl.settings import NonNegativeInt, PositiveInt, PositiveShare, ShareBelowOne, build, check, suggestion
 
-FORMAT: Final = 1  # of runs; a new one makes old results unfindable, so it changes only with their meaning
+FORMAT: Final = 2  # of runs; a new one makes old results unfindable, so it changes only with their meaning
 KEYS: Final = ("seeds", "engine", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation", "item")
 
 
@@ -27,20 +28,15 @@ class Data:
     """Which data, and how they are divided among clients."""
 
     name: str = "digits"
-    clients: int = 20
+    clients: PositiveInt = 20
     scheme: Mapping[str, Any] = field(default_factory=lambda: {"kind": "iid"})
     sets: tuple[str, ...] = ()  # of a mixture
     disjoint_labels: bool | None = None  # of a mixture: every set has labels of its own
-    samples: int = 0  # for training, drawn evenly from every class; 0: all there are
-    validation: float = 0.0  # part of every client's training samples that takes the place of its test samples
+    samples: NonNegativeInt = 0  # for training, drawn evenly from every class; 0: all there are
+    validation: ShareBelowOne = 0.0  # part of every client's training samples that replaces its test samples
 
     def __post_init__(self) -> None:
-        if self.clients < 1:
-            raise ConfigError(f"data.clients must be at least 1, got {self.clients}")
-        if self.samples < 0:
-            raise ConfigError(f"data.samples must be a number of samples, or 0 for all, got {self.samples}")
-        if not 0 <= self.validation < 1:
-            raise ConfigError(f"data.validation must be a part from 0 to less than 1, got {self.validation}")
+        check(self)
         build_scheme(self.scheme)
 
 
@@ -51,20 +47,19 @@ class Net:
     name: str = "mlp"
 
     def __post_init__(self) -> None:
+        check(self)
         if self.name not in NETS:
-            raise ConfigError(f"no model {self.name!r}{nearest(self.name, NETS)}; there are {', '.join(NETS)}")
+            raise ConfigError(f"no model {self.name!r}{suggestion(self.name, NETS)}")
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """What is told of runs beside what they keep. It is no part of a run: asking for more runs nothing again."""
 
-    targets: tuple[float, ...] = ()  # mean accuracies to be reached, 0 to 1
+    targets: tuple[PositiveShare, ...] = ()  # mean accuracies to be reached
 
     def __post_init__(self) -> None:
-        for target in self.targets:
-            if not 0 < target <= 1:
-                raise ConfigError(f"evaluation.targets must be accuracies above 0 and up to 1, got {target}")
+        check(self)
 
 
 @dataclass(frozen=True)
@@ -74,7 +69,7 @@ class Run:
     seed: int
     data: Data
     model: Net
-    learning: Learning
+    learning: LocalTraining
     schedule: Schedule
     algorithm: Mapping[str, Any]  # name, and settings
     device: str = "cpu"  # where clients train; another one rounds otherwise, so it is part of the run
@@ -123,17 +118,20 @@ def read_table(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
 
 def evaluation(table: Mapping[str, Any]) -> Evaluation:
     """What a table of settings asks to be told of its runs."""
-    return section(Evaluation, table.get("evaluation", {}), "evaluation")
+    return build(Evaluation, table.get("evaluation", {}), "evaluation")
 
 
 def expand(table: Mapping[str, Any]) -> list[Run]:
     """All runs that a table of settings asks for: a list where one value is wanted is a sweep."""
-    check_keys(table, KEYS, "the experiment")
+    for key in table:
+        if key not in KEYS:
+            raise ConfigError(f"the experiment has no section {key!r}{suggestion(key, KEYS)}")
     evaluation(table)
     listed = table.get("algorithm", [])
     seeds = table.get("seeds", [0])
-    device = converted(table.get("device", "cpu"), str, "device")
-    engine = converted(table.get("engine", "auto"), str, "engine")
+    device, engine = table.get("device", "cpu"), table.get("engine", "auto")
+    if not isinstance(device, str):
+        raise ConfigError(f"device must be a string, got {device!r}")
     if engine not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
     entries = listed if isinstance(listed, list) else [listed]
@@ -165,18 +163,18 @@ def _sections(table: Mapping[str, Any], entry: Any) -> dict[str, Any]:
 
 def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str, engine: str) -> Run:
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise ConfigError(f"seeds must be whole numbers from 0, got {seed!r}")
+        raise ConfigError(f"seeds must be integers from 0, got {seed!r}")
     algorithm = _snaked(sections["algorithm"])
     try:
         algorithms.build(**algorithm)
-    except (ValueError, TypeError) as error:
+    except ConfigError as error:
         raise ConfigError(f"[[algorithm]] {error}") from None
     return Run(
         seed,
-        section(Data, sections["data"], "data"),
-        section(Net, sections["model"], "model"),
-        section(Learning, sections["learning"], "learning"),
-        section(Schedule, sections["schedule"], "schedule"),
+        build(Data, sections["data"], "data"),
+        build(Net, sections["model"], "model"),
+        build(LocalTraining, sections["learning"], "learning"),
+        build(Schedule, sections["schedule"], "schedule"),
         algorithm,
         device,
         engine,
@@ -192,7 +190,7 @@ def _sweep(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, dict
         (name, key, value)
         for name, table in sections.items()
         for key, value in table.items()
-        if isinstance(value, list) and (name, snake(key)) not in LISTS
+        if isinstance(value, list) and (name, key) not in LISTS
     ]
     asked = math.prod(len(value) for _, _, value in swept)
     if asked > MOST_RUNS:
@@ -222,4 +220,4 @@ def _override(table: dict[str, Any], text: str) -> None:
 
 
 def _snaked(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {snake(key): value for key, value in table.items()}
+    return {key.replace("-", "_"): value for key, value in table.items()}

@@ -23,20 +23,20 @@ def clients(dataset: Dataset, parts: Partition) -> dict[str, Any]:
 
 
 def _client(dataset: Dataset, parts: Partition, client: int) -> dict[str, Any]:
-    rows = parts.shards[client]
+    rows = parts.train_indices[client]
     sets = np.unique(dataset.source_train[rows])
     return {
         "train": len(rows),
-        "test": len(parts.test_shards[client]),
+        "test": len(parts.test_indices[client]),
         "labels": np.bincount(dataset.y_train[rows], minlength=dataset.n_classes).tolist(),
         "set": dataset.source_names[sets[0]] if len(sets) == 1 else None,  # None: samples of several
-        "truth": None if parts.truth is None else int(parts.truth[client]),
+        "true_cluster": None if parts.true_cluster is None else int(parts.true_cluster[client]),
     }
 
 
-def grouping(state: PACFLState) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+def clustering(state: PACFLState) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
     """How PACFL grouped its clients: what was decided and why, and the matrices behind it. None before anybody came."""
-    group = state.grouping
+    group = state.clustering
     if group is None:
         return None
     distances = group.distances()
@@ -44,14 +44,14 @@ def grouping(state: PACFLState) -> tuple[dict[str, Any], dict[str, NDArray[Any]]
         "measure": group.measure,
         "linkage": group.linkage,
         "threshold": group.threshold,
-        "unit": group.unit,
+        "reference_scale": group.reference_scale,
         "evidence": group.evidence,
     }
     arrays = {
         "clients": np.array(list(state.bases), dtype=np.int64),
         "labels": group.labels,
         "proximity": group.proximity,
-        "floors": group.floors,
+        "noise_scale": group.noise_scale,
         "distances": distances,
         "merges": dendrogram(distances, group.linkage),
     }

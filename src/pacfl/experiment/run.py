@@ -13,19 +13,19 @@ import numpy as np
 from torch import nn
 
 from pacfl import algorithms
-from pacfl.data import Dataset, Partition, build_scheme, held_out, load, normalised, partition, thinned
+from pacfl.data import Dataset, Partition, build_scheme, held_out, load, normalised, partition, subsample
 from pacfl.data import data_folder as place_of_data
+from pacfl.errors import ConfigError, StoreError
 from pacfl.experiment import description, summary
 from pacfl.experiment.config import Run
-from pacfl.experiment.settings import ConfigError
-from pacfl.experiment.store import RunFolder, StoreError, data_digest
+from pacfl.experiment.store import RunFolder, data_digest
 from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.client_side import Pool, Shard
+from pacfl.federation.client_side import ClientIndices, Pool
 from pacfl.federation.local import Local, local
 from pacfl.federation.membership import PACFLState
 from pacfl.federation.rounds import Round, rounds
-from pacfl.federation.schedule import Event, Schedule, events
-from pacfl.learning.client_context import Learning, Samples
+from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
+from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.eager import check_device, check_outputs
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.nets import NETS, InputShape
@@ -43,8 +43,8 @@ class Federation:
     pool: Pool
     model: Model
     algorithm: Algorithm
-    learning: Learning
-    plan: tuple[Event, ...]
+    learning: LocalTraining
+    plan: tuple[RoundPlan, ...]
     seed: int
 
     def backend(
@@ -78,8 +78,8 @@ def play(
     folder.keep_records(start)
     with federation.backend(workers, run.device, run.engine, reach) as backend:
         for played in going_on(federation, backend, before):
-            kept = summary.record(played, federation.parts.truth)
-            _describe_grouping(folder, played)
+            kept = summary.record(played, federation.parts.true_cluster)
+            _describe_clustering(folder, played)
             folder.append(kept)
             seconds = spent + clock() - started
             folder.save_checkpoint(_checkpoint(played, backend, seconds))
@@ -107,7 +107,7 @@ def assembled(
     parts: Partition,
     architecture: Callable[[InputShape], nn.Module],
     algorithm: Algorithm,
-    learning: Learning,
+    learning: LocalTraining,
     schedule: Schedule,
     seed: int,
 ) -> Federation:
@@ -117,7 +117,7 @@ def assembled(
     model = as_model(lambda: architecture(shape), seed, dataset.n_classes)
     check_outputs(model.build(), pool.train, dataset.n_classes)
     try:
-        plan = tuple(events(schedule, parts.n_clients, seed))
+        plan = tuple(round_plans(schedule, parts.n_clients, seed))
     except ValueError as error:
         raise ConfigError(f"[schedule] {error}") from None
     return Federation(dataset, parts, pool, model, algorithm, learning, plan, seed)
@@ -129,7 +129,7 @@ def going_on(federation: Federation, backend: Local, before: dict[str, Any]) -> 
         backend.memory, backend.last = before["memory"], before["last"]
     state = before["state"] if before else federation.algorithm.init_server(federation.model)
     for played in rounds(federation.algorithm, backend, state, federation.plan, before.get("round", 0)):
-        backend.forget(played.event.gone)
+        backend.forget(played.plan.gone)
         yield played
 
 
@@ -137,7 +137,7 @@ def divided(run: Run, data_folder: Path | None = None) -> tuple[Dataset, Partiti
     """The data of the run, and what each client has of them."""
     dataset = _loaded(run.data.name, place_of_data(data_folder).resolve(), **_options(run))
     if run.data.samples:
-        dataset = thinned(dataset, run.data.samples, stream(run.seed, "thinned"))
+        dataset = subsample(dataset, run.data.samples, stream(run.seed, "subsample"))
     parts = partition(dataset, build_scheme(run.data.scheme), run.data.clients, stream(run.seed, "partition"))
     if run.data.validation:
         return held_out(dataset, parts, run.data.validation, stream(run.seed, "validation"))
@@ -154,7 +154,7 @@ def prepared(dataset: Dataset, parts: Partition) -> Pool:
     if dataset not in _normalised:
         _normalised[dataset] = normalised(dataset)
     scaled = _normalised[dataset]
-    shards = tuple(Shard(a, b) for a, b in zip(parts.shards, parts.test_shards, strict=True))
+    shards = tuple(ClientIndices(a, b) for a, b in zip(parts.train_indices, parts.test_indices, strict=True))
     train = Samples(_channels_first(scaled.x_train), scaled.y_train)
     test = Samples(_channels_first(scaled.x_test), scaled.y_test)
     return Pool(train, test, dataset.x_train, shards)
@@ -165,12 +165,12 @@ def _checkpoint(played: Round, backend: Local, seconds: float) -> dict[str, Any]
     return {"round": played.t + 1, "seconds": seconds, "state": played.state, **clients}
 
 
-def _describe_grouping(folder: RunFolder, played: Round) -> None:
+def _describe_clustering(folder: RunFolder, played: Round) -> None:
     """Whenever somebody came: what is decided then stays so until somebody else does."""
-    if played.event.joining and isinstance(played.state, PACFLState):
-        found = description.grouping(played.state)
+    if played.plan.joining and isinstance(played.state, PACFLState):
+        found = description.clustering(played.state)
         if found is not None:
-            folder.describe("grouping", found[0], **found[1])
+            folder.describe("clustering", found[0], **found[1])
 
 
 def _options(run: Run) -> dict[str, Any]:

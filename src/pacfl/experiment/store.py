@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.errors import StoreError
 from pacfl.experiment import checkpoint
 from pacfl.experiment.config import Run
 from pacfl.files import blamed_on, settle, write_atomically
@@ -25,16 +26,12 @@ PATIENCE: Final = 2.0  # seconds to wait for a folder: the workers of a process 
 PAUSE: Final = 0.1
 
 
-class StoreError(RuntimeError):
-    """A folder of runs that cannot be used, and why."""
-
-
 @dataclass(frozen=True)
 class RunFolder:
     """One run's files."""
 
     path: Path
-    _known: checkpoint.Known = field(default_factory=dict, compare=False, repr=False)
+    _known: checkpoint.DatasetSpec = field(default_factory=dict, compare=False, repr=False)
 
     def result(self) -> dict[str, Any] | None:
         """The finished run's result, or None."""

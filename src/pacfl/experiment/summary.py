@@ -10,18 +10,18 @@ from pacfl.federation.rounds import Round, Score
 from pacfl.subspace import adjusted_rand_index
 
 
-def record(played: Round, truth: NDArray[np.intp] | None) -> dict[str, Any]:
+def record(played: Round, true_cluster: NDArray[np.intp] | None) -> dict[str, Any]:
     """What is kept of a round."""
     cluster_of = played.state.cluster_of
     kept: dict[str, Any] = {
         "round": played.t,
         "clients": len(cluster_of),
-        "sampled": list(played.event.sampled),
-        "lost": sorted(played.event.lost),
+        "sampled": list(played.plan.sampled),
+        "lost": sorted(played.plan.lost),
         "bytes_down": played.bytes_down,
         "bytes_up": played.bytes_up,
         "cluster_of": {str(c): int(k) for c, k in sorted(cluster_of.items())},
-        **clusters(cluster_of, truth),
+        **clusters(cluster_of, true_cluster),
     }
     if played.scores:
         kept["accuracy"] = {p: spread([s.accuracy for s in by.values()]) for p, by in played.scores.items()}
@@ -58,13 +58,13 @@ def megabits_per_client(records: Sequence[Mapping[str, Any]]) -> float:
     return float(8e-6 * sent / max([1, *(r["clients"] for r in records)]))
 
 
-def clusters(cluster_of: Mapping[int, int], truth: NDArray[np.intp] | None) -> dict[str, Any]:
-    """How many clusters have members, how large they are, and how well they agree with the truth where it is known."""
+def clusters(cluster_of: Mapping[int, int], true_cluster: NDArray[np.intp] | None) -> dict[str, Any]:
+    """How many clusters have members, how large they are, and how well they agree with the true clusters, if known."""
     labels = np.array([cluster_of[c] for c in sorted(cluster_of)], dtype=np.intp)
     sizes = np.bincount(labels) if len(labels) else np.zeros(0, dtype=np.intp)
     ari = None
-    if truth is not None and len(labels):
-        ari = adjusted_rand_index(labels, truth[sorted(cluster_of)])
+    if true_cluster is not None and len(labels):
+        ari = adjusted_rand_index(labels, true_cluster[sorted(cluster_of)])
     return {"clusters": int((sizes > 0).sum()), "sizes": sizes[sizes > 0].tolist(), "ari": ari}
 
 

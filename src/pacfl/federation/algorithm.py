@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.federation.message import ClientId, Message
-from pacfl.federation.settings import check
-from pacfl.learning.client_context import Task
+from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model, Vector
+from pacfl.settings import check
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Algorithm:
         return State(model.initial[None])
 
     def admit(self, state: Any, profiles: Mapping[ClientId, Message]) -> Any:
-        """Clients join, with what `profile` told of them. Known ones are profiled anew, or come back."""
+        """Clients join, with what `profile` told of them. DatasetSpec ones are profiled anew, or come back."""
         joined = {c: state.cluster_of.get(c, 0) for c in profiles}
         return replace(state, cluster_of={**state.cluster_of, **joined})
 
@@ -70,22 +70,22 @@ class Algorithm:
         """A client's memory before its first round."""
         return {}
 
-    def profile(self, task: Task) -> Message:  # noqa: ARG002 - for algorithms that ask
+    def profile(self, context: ClientContext) -> Message:  # noqa: ARG002 - for algorithms that ask
         """What a client tells of its data when it joins."""
         return {}
 
-    def train(self, task: Task, down: Message, memory: Message) -> tuple[Message, Message]:
+    def train(self, context: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:
         """One round at the client: the upload, and the memory after it."""
-        w, _ = task.sgd(down["w"])
+        w, _ = context.sgd(down["w"])
         return {"w": w}, memory
 
-    def receive(self, task: Task, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
+    def receive(self, context: ClientContext, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
         """The model as sent down."""
         return down["w"]
 
-    def personalise(self, task: Task, down: Message, memory: Message) -> Vector:
+    def personalise(self, context: ClientContext, down: Message, memory: Message) -> Vector:
         """The model after the method's own personalisation; by default a local training from the model as sent down."""
-        w, _ = task.sgd(self.receive(task, down, memory), purpose="personal")
+        w, _ = context.sgd(self.receive(context, down, memory), purpose="personal")
         return w
 
 

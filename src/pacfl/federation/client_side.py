@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.errors import DivergedError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score
-from pacfl.learning.client_context import Diverged, Engine, Learning, Samples, Selected, Task
+from pacfl.learning.client_context import ClientContext, Engine, LocalTraining, Samples, Selected
 from pacfl.learning.model import Model, Vector
 
 REMEMBERED_MODELS = 16
@@ -21,7 +22,7 @@ ASKED_AT_ONCE = 64  # test samples, of an engine that rounds otherwise in batche
 
 
 @dataclass(frozen=True, eq=False)
-class Shard:
+class ClientIndices:
     """A client's part of the data: rows of shared arrays."""
 
     train: NDArray[np.int64]
@@ -35,7 +36,7 @@ class Pool:
     train: Samples
     test: Samples
     raw: NDArray[Any]  # training samples before any preparation, for signatures
-    shards: tuple[Shard, ...]
+    client_indices: tuple[ClientIndices, ...]
 
 
 @dataclass(eq=False)
@@ -45,7 +46,7 @@ class ClientSide:
     algorithm: Algorithm
     model: Model
     pool: Pool
-    learning: Learning
+    learning: LocalTraining
     engine: Engine
     seed: int
     _told: OrderedDict[bytes, "Told"] = field(default_factory=OrderedDict)
@@ -73,15 +74,15 @@ class ClientSide:
         fine_tune: int = 0,
     ) -> dict[str, Score]:
         """Scores of one client by protocol; none if it has no test samples."""
-        if not len(self.pool.shards[client].test):
+        if not len(self.pool.client_indices[client].test):
             return {}
-        task = self._task(t, client)
-        received = self.algorithm.receive(task, down, memory)
+        context = self._task(t, client)
+        received = self.algorithm.receive(context, down, memory)
         judged = {"received": received, "last_trained": received if last is None else last}
         if personal:
-            judged["personal"] = self.algorithm.personalise(task, down, memory)
+            judged["personal"] = self.algorithm.personalise(context, down, memory)
         if fine_tune:
-            judged["fine_tuned"], _ = task.sgd(received, epochs=fine_tune, purpose="personal")
+            judged["fine_tuned"], _ = context.sgd(received, epochs=fine_tune, purpose="personal")
         return {protocol: self._score(protocol, w, t, client) for protocol, w in judged.items()}
 
     def _score(self, protocol: str, w: Vector, t: int, client: ClientId) -> Score:
@@ -98,10 +99,10 @@ class ClientSide:
         return told[1]
 
     def _judged(self, name: bytes, w: Vector, t: int, client: ClientId) -> Score:
-        right, losses = self._tell(name).at(self.pool.shards[client].test, self.engine, w, self.pool.test)
+        right, losses = self._tell(name).at(self.pool.client_indices[client].test, self.engine, w, self.pool.test)
         loss = float(losses.mean(dtype=np.float64))
         if not np.isfinite(loss):
-            raise Diverged(
+            raise DivergedError(
                 f"a model judged at client {client} diverged by round {t} (its loss is {loss}); "
                 f"lower the learning rate (now {self.learning.lr}) or the momentum (now {self.learning.momentum})"
             )
@@ -117,11 +118,11 @@ class ClientSide:
             self._told.move_to_end(name)
             return self._told[name]
 
-    def _task(self, t: int, client: ClientId, engine: Engine | None = None) -> Task:
-        rows = self.pool.shards[client].train
+    def _task(self, t: int, client: ClientId, engine: Engine | None = None) -> ClientContext:
+        rows = self.pool.client_indices[client].train
         samples = Selected(self.pool.train, rows)
         key = (self.seed, t, client)
-        return Task(self.model, samples, self.learning, engine or self.engine, key, self.pool.raw, rows)
+        return ClientContext(self.model, samples, self.learning, engine or self.engine, key, self.pool.raw, rows)
 
 
 class Told:

@@ -17,7 +17,7 @@ from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.client_side import ClientSide, Pool
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score, Scores
-from pacfl.learning.client_context import Learning
+from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.eager import Eager
 from pacfl.learning.engines import build_engine
 from pacfl.learning.model import Model, Vector
@@ -51,7 +51,7 @@ class Local:
             if trained is not None:
                 self.last[c] = trained
             if c not in lost:
-                uploads.append(Upload(c, len(self.pool.shards[c].train), up))
+                uploads.append(Upload(c, len(self.pool.client_indices[c].train), up))
         return uploads
 
     def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool, fine_tune: int = 0) -> Scores:
@@ -78,7 +78,7 @@ def local(
     algorithm: Algorithm,
     model: Model,
     pool: Pool,
-    learning: Learning,
+    learning: LocalTraining,
     seed: int,
     workers: int = 1,
     device: str = "cpu",
@@ -115,7 +115,7 @@ def _running(side: ClientSide, workers: int) -> Iterator[Run]:
         yield lambda method, jobs: [getattr(side, method)(*job) for job in jobs]
     elif isinstance(side.engine, Eager):
         fork = multiprocessing.get_context("fork")  # processes share the data of their parent without copying it
-        with ProcessPoolExecutor(workers, fork, initializer=_be_born, initargs=(side, os.getpid())) as executor:
+        with ProcessPoolExecutor(workers, fork, initializer=_init_worker, initargs=(side, os.getpid())) as executor:
             yield lambda method, jobs: _together(executor, _call, method, jobs)
     else:
         with ThreadPoolExecutor(workers) as executor:
@@ -133,14 +133,14 @@ def _together(
         raise
 
 
-def _be_born(side: ClientSide, parent: int) -> None:
+def _init_worker(side: ClientSide, parent: int) -> None:
     global _side
     _side = side
     torch.set_num_threads(1)
-    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
 
 
-def _die_with(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     """A parent that was killed cannot tell its workers to stop."""
     while os.getppid() == parent:
         time.sleep(1)

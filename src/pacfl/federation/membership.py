@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pacfl.federation.algorithm import State
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.model import Vector
-from pacfl.subspace import Grouping, regroup
+from pacfl.subspace import Clustering, assign_newcomers
 
 Floats = NDArray[np.float32]
 
@@ -21,34 +21,34 @@ class PACFLState(State):
 
     initial: Vector  # what a cluster starts from, whenever it is opened
     bases: Mapping[ClientId, Floats] = field(default_factory=dict)
-    grouping: Grouping | None = None
+    clustering: Clustering | None = None
 
 
 def admitted(
     state: PACFLState,
     profiles: Mapping[ClientId, Message],
-    grouped: Callable[[Sequence[Floats], Sequence[Floats]], Grouping],
+    grouped: Callable[[Sequence[Floats], Sequence[Floats]], Clustering],
 ) -> PACFLState:
     """With those who come, or come with other data; nobody else moves.
 
-    The first to come are `grouped` together, by their signatures and their self-angles.
+    The first to come are `grouped` together, by their signatures and their split-half angles.
     """
     profiles = {c: p for c, p in profiles.items() if not np.array_equal(p["basis"], state.bases.get(c, ()))}
     if not profiles:
         return state  # everybody is as before
     old = {c: basis for c, basis in state.bases.items() if c not in profiles}
     bases = {**old, **{c: profile["basis"] for c, profile in profiles.items()}}
-    own = [profile["self_angles"] for profile in profiles.values()]
-    if state.grouping is None or not old:
-        grouping = grouped(list(bases.values()), own)
+    own = [profile["split_half_angles"] for profile in profiles.values()]
+    if state.clustering is None or not old:
+        clustering = grouped(list(bases.values()), own)
     else:
-        known = state.grouping.of([i for i, c in enumerate(state.bases) if c in old])
-        grouping, _ = regroup(known, list(old.values()), list(bases.values())[len(old) :], own)
-    rows = _rows(list(bases), grouping.labels.tolist(), len(old), state)
+        known = state.clustering.subset([i for i, c in enumerate(state.bases) if c in old])
+        clustering, _ = assign_newcomers(known, list(old.values()), list(bases.values())[len(old) :], own)
+    rows = _rows(list(bases), clustering.labels.tolist(), len(old), state)
     models = np.vstack([state.models, *[state.initial] * (max(rows) + 1 - len(state.models))])
     cluster_of = {**state.cluster_of, **dict(zip(bases, rows, strict=True))}
-    grouping = replace(grouping, labels=np.array(rows, dtype=np.intp))
-    return replace(state, models=models, cluster_of=cluster_of, bases=bases, grouping=grouping)
+    clustering = replace(clustering, labels=np.array(rows, dtype=np.intp))
+    return replace(state, models=models, cluster_of=cluster_of, bases=bases, clustering=clustering)
 
 
 def without(state: PACFLState, clients: Set[ClientId]) -> PACFLState:
@@ -59,8 +59,8 @@ def without(state: PACFLState, clients: Set[ClientId]) -> PACFLState:
     cluster_of = {c: k for c, k in state.cluster_of.items() if c not in going}
     places = [i for i, c in enumerate(state.bases) if c not in going]
     bases = {c: basis for c, basis in state.bases.items() if c not in going}
-    grouping = state.grouping and state.grouping.of(places)
-    return replace(state, cluster_of=cluster_of, bases=bases, grouping=grouping)
+    clustering = state.clustering and state.clustering.subset(places)
+    return replace(state, cluster_of=cluster_of, bases=bases, clustering=clustering)
 
 
 def _rows(clients: Sequence[ClientId], labels: Sequence[int], n_old: int, state: PACFLState) -> list[int]:

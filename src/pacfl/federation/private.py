@@ -5,9 +5,10 @@ from typing import Literal
 
 import numpy as np
 
+from pacfl.errors import ConfigError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
-from pacfl.learning.client_context import Task
+from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Vector
 from pacfl.learning.randomness import stream
 from pacfl.privacy import PrivateSignature, private_signature, secret, seeded
@@ -19,9 +20,9 @@ Randomness = Literal["secret", "seeded"]  # seeded: reproducible, for experiment
 def check_hiding(clip: float | None, noise: float) -> None:
     """Refuse a clip or a noise that would hide nothing, though it was asked for."""
     if clip is None and noise:
-        raise ValueError(f"update_noise = {noise} hides nothing without update_clip; give both")
+        raise ConfigError(f"noise_multiplier = {noise} hides nothing without clip_norm; give both")
     if clip is not None and not clip > 0:
-        raise ValueError(f"update_clip must be positive, got {clip}")
+        raise ConfigError(f"clip_norm must be positive, got {clip}")
 
 
 @dataclass(frozen=True)
@@ -41,19 +42,23 @@ def promised(algorithm: Algorithm) -> Promise | None:
     return Promise(float(epsilon), tuple(chosen))
 
 
-def private_profile(task: Task, rank: int, epsilon: float, delta: float, randomness: Randomness) -> PrivateSignature:
+def private_profile(
+    context: ClientContext, rank: int, epsilon: float, delta: float, randomness: Randomness
+) -> PrivateSignature:
     """The private signature of a client's samples."""
-    seed, _, client = task.key  # not the round: who comes back with the same data tells nothing new
+    seed, _, client = context.key  # not the round: who comes back with the same data tells nothing new
     noise = secret if randomness == "secret" else seeded(stream(seed, "signature", client))
-    return private_signature(task.raw, rank, epsilon, delta, noise)
+    return private_signature(context.raw, rank, epsilon, delta, noise)
 
 
 def private_upload(
-    task: Task, trained: Vector, start: Vector, clip: float | None, noise: float, randomness: Randomness
+    context: ClientContext, trained: Vector, start: Vector, clip: float | None, noise: float, randomness: Randomness
 ) -> Message:
     """The trained weights, or, with a clip, those that the hidden update leads to."""
     if clip is None:
         return {"w": trained}
-    normal = secret_normal if randomness == "secret" else stream(task.key[0], "update", *task.key[1:]).standard_normal
+    normal = (
+        secret_normal if randomness == "secret" else stream(context.key[0], "update", *context.key[1:]).standard_normal
+    )
     update = trained.astype(np.float64) - start
     return {"w": (start + hidden_update(update, clip, noise, normal)).astype(np.float32)}

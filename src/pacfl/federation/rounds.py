@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.message import ClientId, Message, nbytes
-from pacfl.federation.schedule import Event
+from pacfl.federation.schedule import RoundPlan
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Round:
     """What happened."""
 
     t: int
-    event: Event
+    plan: RoundPlan
     state: Any
     scores: Scores
     bytes_down: int
@@ -46,23 +46,23 @@ class Round:
 
 
 def rounds(
-    algorithm: Algorithm, backend: Backend, state: Any, events: Iterable[Event], start: int = 0
+    algorithm: Algorithm, backend: Backend, state: Any, events: Iterable[RoundPlan], start: int = 0
 ) -> Iterator[Round]:
     """Play the events from `start` on, beginning with the server's state before it."""
-    for t, event in enumerate(events):
+    for t, round_plan in enumerate(events):
         if t < start:
             continue
-        state = algorithm.forget(state, frozenset(event.gone)) if event.gone else state
+        state = algorithm.forget(state, frozenset(round_plan.gone)) if round_plan.gone else state
         # Who was not heard when it joined is asked again before it trains
-        unheard = (c for c in event.sampled if c not in state.cluster_of and c not in event.joining)
-        asked = (*event.joining, *unheard)
+        unheard = (c for c in round_plan.sampled if c not in state.cluster_of and c not in round_plan.joining)
+        asked = (*round_plan.joining, *unheard)
         profiles = backend.profile(t, asked) if asked else {}
         state = algorithm.admit(state, profiles) if profiles else state
-        downloads = {c: algorithm.download(state, c) for c in event.sampled if c in state.cluster_of}
-        uploads = backend.train(t, downloads, event.lost) if downloads else []
+        downloads = {c: algorithm.download(state, c) for c in round_plan.sampled if c in state.cluster_of}
+        uploads = backend.train(t, downloads, round_plan.lost) if downloads else []
         state = algorithm.aggregate(state, uploads)
-        judged = {c: algorithm.download(state, c) for c in event.judged if c in state.cluster_of}
-        scores = backend.evaluate(t, judged, event.personal, event.fine_tune) if judged else {}
+        judged = {c: algorithm.download(state, c) for c in round_plan.evaluated if c in state.cluster_of}
+        scores = backend.evaluate(t, judged, round_plan.personal, round_plan.fine_tune) if judged else {}
         bytes_down = sum(nbytes(d) for d in downloads.values())
         bytes_up = sum(map(nbytes, profiles.values())) + sum(nbytes(u.content) for u in uploads)
-        yield Round(t, event, state, scores, bytes_down, bytes_up)
+        yield Round(t, round_plan, state, scores, bytes_down, bytes_up)

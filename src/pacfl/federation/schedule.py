@@ -3,22 +3,23 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from pacfl.errors import ConfigError
 from pacfl.federation.message import ClientId
-from pacfl.federation.settings import Count, Share, Whole, check
 from pacfl.learning.randomness import stream
+from pacfl.settings import NonNegativeInt, PositiveInt, PositiveShare, Share, check
 
 Clients = tuple[ClientId, ...]
 
 
 @dataclass(frozen=True)
-class Event:
+class RoundPlan:
     """One round. Everything the server does is decided by it."""
 
     gone: Clients = ()  # have left for good: nobody needs to remember them
     joining: Clients = ()  # or profiled anew, if they are known
     sampled: Clients = ()
     lost: frozenset[ClientId] = frozenset()  # sampled clients whose reply never comes, or comes too late
-    judged: Clients = ()
+    evaluated: Clients = ()
     personal: bool = False  # judge also after personalisation, which costs a local training of everybody
     fine_tune: int = 0  # judge also after as many epochs of plain training from the model as sent down
 
@@ -27,28 +28,26 @@ class Event:
 class Schedule:
     """A plan of rounds. All randomness is addressed by the seed and the round."""
 
-    rounds: Whole = 50
-    sample: Share = 0.1  # of the clients present
-    evaluate_every: Whole = 0  # rounds between evaluations; 0 evaluates at the end only
-    personal_every: Whole = 0  # the same for evaluations after personalisation; at the end always
-    newcomers: Whole = 0  # clients, drawn by the seed, whom nobody has seen until they come after the last round
-    fine_tune: Count = 5  # epochs for which newcomers train the model that they are given
-    loss: Share = 0.0  # probability that a reply is lost
+    rounds: NonNegativeInt = 50
+    participation: PositiveShare = 0.1  # of the clients present
+    evaluate_every: NonNegativeInt = 0  # rounds between evaluations; 0 evaluates at the end only
+    personal_every: NonNegativeInt = 0  # the same for evaluations after personalisation; at the end always
+    newcomers: NonNegativeInt = 0  # clients, drawn by the seed, that join after the last round
+    fine_tune: PositiveInt = 5  # epochs for which newcomers train the model that they are given
+    client_dropout: Share = 0.0  # probability that a reply is lost
     joins: Mapping[int, Clients] = field(default_factory=dict)  # round: clients who come (or come back) then
     leaves: Mapping[int, Clients] = field(default_factory=dict)  # round: clients who go before it
     reprofile: Mapping[int, Clients] = field(default_factory=dict)  # round: clients whose data have drifted
 
     def __post_init__(self) -> None:
         check(self)
-        if self.sample == 0:
-            raise ValueError("Schedule.sample must be above 0: somebody has to train")
         for t, coming in self.joins.items():
             if both := set(coming) & set(self.leaves.get(t, ())):
-                raise ValueError(f"Schedule.joins and Schedule.leaves both name client {min(both)} in round {t}")
+                raise ConfigError(f"Schedule.joins and Schedule.leaves both name client {min(both)} in round {t}")
 
 
-def events(schedule: Schedule, n_clients: int, seed: int) -> Iterator[Event]:
-    """The rounds, then one more event in which all are judged, and if there are newcomers, one in which they come."""
+def round_plans(schedule: Schedule, n_clients: int, seed: int) -> Iterator[RoundPlan]:
+    """The rounds, one more in which all clients are evaluated, and one for newcomers, if there are any."""
     _check_clients(schedule, n_clients)
     newcomers = _newcomers(schedule, n_clients, seed)
     late = _late(schedule) | set(newcomers)
@@ -60,20 +59,20 @@ def events(schedule: Schedule, n_clients: int, seed: int) -> Iterator[Event]:
         leaving = schedule.leaves.get(t, ())
         gone = tuple(c for c in leaving if c in present and last_join.get(c, 0) < t)
         present = (present | set(came)) - set(leaving)
-        sampled = _sampled(sorted(present), schedule.sample, seed, t)
+        sampled = _sampled(sorted(present), schedule.participation, seed, t)
         draws = stream(seed, "loss", t).random(n_clients)
-        yield Event(
+        yield RoundPlan(
             gone=gone,
             joining=(*came, *(c for c in schedule.reprofile.get(t, ()) if c in present and c not in came)),
             sampled=sampled,
-            lost=frozenset(c for c in sampled if draws[c] < schedule.loss),
-            judged=tuple(sorted(present)) if _due(schedule.evaluate_every, t) else (),
+            lost=frozenset(c for c in sampled if draws[c] < schedule.client_dropout),
+            evaluated=tuple(sorted(present)) if _due(schedule.evaluate_every, t) else (),
             personal=_due(schedule.personal_every, t),
         )
     at_once = () if schedule.rounds else tuple(founders)
-    yield Event(joining=at_once, judged=tuple(sorted({*present, *at_once})), personal=True)
+    yield RoundPlan(joining=at_once, evaluated=tuple(sorted({*present, *at_once})), personal=True)
     if newcomers:
-        yield Event(joining=newcomers, judged=newcomers, personal=True, fine_tune=schedule.fine_tune)
+        yield RoundPlan(joining=newcomers, evaluated=newcomers, personal=True, fine_tune=schedule.fine_tune)
 
 
 def _check_clients(schedule: Schedule, n_clients: int) -> None:
@@ -81,7 +80,7 @@ def _check_clients(schedule: Schedule, n_clients: int) -> None:
         for t, clients in getattr(schedule, name).items():
             for c in clients:
                 if t < 0 or not 0 <= c < n_clients:
-                    raise ValueError(
+                    raise ConfigError(
                         f"Schedule.{name} names client {c} in round {t}; clients are 0 to {n_clients - 1} "
                         f"({n_clients} in all), rounds count from 0"
                     )
@@ -93,7 +92,7 @@ def _newcomers(schedule: Schedule, n_clients: int, seed: int) -> Clients:
     named = {c for plan in plans for clients in plan.values() for c in clients}
     free = [c for c in range(n_clients) if c not in named]
     if schedule.newcomers >= n_clients or schedule.newcomers > len(free):
-        raise ValueError(
+        raise ConfigError(
             f"{schedule.newcomers} newcomers of {n_clients} clients, {len(named)} of them named by joins, leaves or "
             "reprofile, leave nobody to federate"
         )

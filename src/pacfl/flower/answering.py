@@ -58,7 +58,7 @@ class Asked:
 
     def reply(self, side: ClientSide) -> dict[str, str | int | bool]:
         """What a reply to training or evaluation says of itself."""
-        return {"round": self.round, "size": len(side.pool.shards[self.client].train)}
+        return {"round": self.round, "size": len(side.pool.client_indices[self.client].train)}
 
 
 def _identity(asked: Asked) -> RecordDict:
@@ -68,7 +68,7 @@ def _identity(asked: Asked) -> RecordDict:
 
 def _signature(asked: Asked) -> RecordDict:
     side, _, told = asked.at_home()
-    data = side.pool.raw[side.pool.shards[asked.client].train]
+    data = side.pool.raw[side.pool.client_indices[asked.client].train]
     most = asked.context.node_config.get("most-epsilon")
     profile = told.once(
         data,

@@ -11,6 +11,7 @@ from flwr.app import Message as Envelope
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
+from pacfl.errors import InvalidReplyError
 from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score, Scores
@@ -20,13 +21,12 @@ from pacfl.flower.message_types import EVALUATE, SIGNATURE, TRAIN
 from pacfl.flower.reply_checks import (
     LARGEST_PROFILE,
     Forms,
-    Refused,
     check_profile,
     check_size,
     check_upload,
     forms_of_profile,
     forms_of_training,
-    strangers,
+    incompatible,
 )
 from pacfl.learning.model import Model
 
@@ -34,12 +34,8 @@ log = logging.getLogger("pacfl")
 T = TypeVar("T")
 
 
-class NoReplyError(RuntimeError):
-    """A client that did not answer, where everybody must."""
-
-
 @dataclass(frozen=True)
-class Trouble:
+class ReplyError:
     """A reply that was missing or did not count."""
 
     round: int
@@ -61,8 +57,8 @@ class Flower:
     evaluate_in_training: bool = False
     features: int | None = None  # of a signature, once somebody has shown one
     safe: int | None = None  # rounds before this one will not be asked for again; None: this one
-    troubles: list[Trouble] = field(default_factory=list)
-    rode: dict[ClientId, dict[str, Score]] = field(default_factory=dict)  # scores in the last replies
+    reply_errors: list[ReplyError] = field(default_factory=list)
+    piggybacked: dict[ClientId, dict[str, Score]] = field(default_factory=dict)  # scores in the last replies
 
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
         """What clients tell of their data; those who do not answer, or nonsense, are missing."""
@@ -75,8 +71,8 @@ class Flower:
             return told
 
         heard = self._heard(t, self._ask(SIGNATURE, t, {c: {} for c in clients}, {}, largest), read)
-        for client, why in strangers(heard, self.features).items():
-            self._trouble(t, client, f"reply refused: {why}")
+        for client, why in incompatible(heard, self.features).items():
+            self._reply_error(t, client, f"reply refused: {why}")
             del heard[client]
         self.remember(heard.values())
         return heard
@@ -86,13 +82,13 @@ class Flower:
         asked = {"safe": t if self.safe is None else self.safe, "evaluate": self.evaluate_in_training}
         forms = self._forms(downloads)
         replies = self._ask(TRAIN, t, downloads, asked, max(map(_bytes, forms.values()), default=0))
-        self.rode = {}
+        self.piggybacked = {}
 
         def read(client: ClientId, content: RecordDict) -> Upload:
             up = wire.unpack(content, _bytes(forms[client]))
             check_upload(up, forms[client], self.model, len(downloads[client].get("models", "1")))
             size = check_size(wire.about(content).get("size"))
-            self.rode[client] = wire.scores(content)
+            self.piggybacked[client] = wire.scores(content)
             return Upload(client, size, up)
 
         return [upload for c, upload in self._heard(t, replies, read).items() if c not in lost]
@@ -123,18 +119,18 @@ class Flower:
             told = {"round": t, "client": client, "federation": self.federation, **about}
             sent = self._send(kind, t, client, wire.pack(message, told))
             if sent is None:
-                self._trouble(t, client, "cannot be reached")
+                self._reply_error(t, client, "cannot be reached")
             else:
                 waiting[sent] = client
         replies: dict[ClientId, RecordDict] = {}
         for sent, reply in answers(self.grid, set(waiting), self.deadline, self.poll, largest).items():
             client = waiting.pop(sent)
             if isinstance(reply, str):
-                self._trouble(t, client, reply)
+                self._reply_error(t, client, reply)
             else:
                 replies[client] = reply
         for client in waiting.values():
-            self._trouble(t, client, f"no reply to {kind!r} within {self.deadline:g} s")
+            self._reply_error(t, client, f"no reply to {kind!r} within {self.deadline:g} s")
         return {c: replies[c] for c in requests if c in replies}  # as asked: nothing may hang on who was faster
 
     def _send(self, kind: str, t: int, client: ClientId, content: RecordDict) -> str | None:
@@ -152,10 +148,10 @@ class Flower:
         for client, content in replies.items():
             try:
                 if wire.about(content).get("round") != t:
-                    raise Refused(f"answers round {wire.about(content).get('round')!r}, not {t}")
+                    raise InvalidReplyError(f"answers round {wire.about(content).get('round')!r}, not {t}")
                 heard[client] = read(client, content)
-            except Refused as refusal:
-                self._trouble(t, client, f"reply refused: {refusal}")
+            except InvalidReplyError as refusal:
+                self._reply_error(t, client, f"reply refused: {refusal}")
         return heard
 
     def remember(self, profiles: Iterable[Message]) -> None:
@@ -163,8 +159,8 @@ class Flower:
         for told in profiles:
             self.features = len(told["basis"]) if "basis" in told else self.features
 
-    def _trouble(self, t: int, client: ClientId, what: str) -> None:
-        self.troubles.append(Trouble(t, client, what))
+    def _reply_error(self, t: int, client: ClientId, what: str) -> None:
+        self.reply_errors.append(ReplyError(t, client, what))
         log.warning("round %d client %d: %s", t, client, what)
 
 

@@ -27,7 +27,7 @@ from flwr.supercore.inflatable.inflatable_utils import (
 )
 from flwr.superlink.grid.http_grid import HttpGrid
 
-from pacfl.flower.reply_checks import Refused
+from pacfl.errors import InvalidReplyError
 
 BESIDE_ARRAYS: Final = 2**20  # bytes of a reply that are not those of arrays: names, scores, lists of pieces
 PIECES: Final = 1000  # of which a reply may consist, beside one for each
@@ -64,7 +64,7 @@ class Inbox:
             try:
                 if self._filled(self.grid, parcel):
                     come[one] = self._opened(parcel)
-            except (Refused, ObjectPullError) as refusal:
+            except (InvalidReplyError, ObjectPullError) as refusal:
                 come[one] = f"reply refused: {refusal}"
         for one in come.keys() & self.parcels.keys():
             _forget(self.grid, self.parcels.pop(one).message)
@@ -105,15 +105,15 @@ class Inbox:
 
     def _weigh(self, arrays: int, beside: int) -> None:
         if arrays > self.largest + BESIDE_ARRAYS:
-            raise Refused(f"has more than {self.largest:,} bytes of arrays")
+            raise InvalidReplyError(f"has more than {self.largest:,} bytes of arrays")
         if beside > BESIDE_ARRAYS:
-            raise Refused(f"has more than {BESIDE_ARRAYS:,} bytes beside its arrays")
+            raise InvalidReplyError(f"has more than {BESIDE_ARRAYS:,} bytes beside its arrays")
 
     def _opened(self, parcel: Parcel) -> Content:
         try:
             self._weigh(_unfolded(parcel.pieces), 0)
             return _content(cast(Envelope, inflate_object_from_contents(parcel.message, parcel.pieces)))
-        except Refused:
+        except InvalidReplyError:
             raise
         except Exception as error:  # Flower's readers have errors of many kinds for pieces that do not fit together
             return f"reply cannot be read: {type(error).__name__}: {error}"
@@ -134,7 +134,7 @@ def _kind(piece: bytes) -> str:
     try:
         kind: str = get_object_head_values_from_object_content(piece)[0]
     except ValueError:
-        raise Refused("has a piece that is none of Flower's") from None
+        raise InvalidReplyError("has a piece that is none of Flower's") from None
     return kind
 
 

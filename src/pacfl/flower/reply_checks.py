@@ -8,9 +8,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.errors import InvalidReplyError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import ClientId, Message
-from pacfl.learning.client_context import Learning, Samples, Task
+from pacfl.learning.client_context import ClientContext, LocalTraining, Samples
 from pacfl.learning.model import Model, Vector
 from pacfl.subspace.split_half import SPLITS
 
@@ -19,10 +20,6 @@ LARGEST_NORM: Final = 1e3  # of an array in a reply, in norms of the model that 
 LARGEST_SITE: Final = 10**8  # training samples that a client may claim
 LARGEST_PROFILE: Final = 2**26  # bytes
 PER_CLASS_COLUMNS: Final = 10_000
-
-
-class Refused(ValueError):  # noqa: N818 - named for what happened
-    """A reply that does not count, and why."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ def forms_of_training(algorithm: Algorithm, model: Model, down: Message) -> Form
 def forms_of_profile(algorithm: Algorithm, model: Model) -> Forms:
     """The same for what a client tells of its data; of shapes the axes are known before it does, and some limits."""
     told = algorithm.profile(_imagined(model))
-    most = {"basis": _most_columns(algorithm), "self_angles": SPLITS}
+    most = {"basis": _most_columns(algorithm), "split_half_angles": SPLITS}
     return {name: Form((-1,) * array.ndim, array.dtype.kind, most.get(name)) for name, array in told.items()}
 
 
@@ -57,11 +54,11 @@ def check_upload(up: Message, forms: Forms, model: Model, n_models: int) -> None
     for name, array in up.items():
         norm = float(np.linalg.norm(array.astype(np.float64)))
         if norm > limit:
-            raise Refused(f"{name!r} has norm {norm:.3g}, at most {limit:.3g} is believed")
+            raise InvalidReplyError(f"{name!r} has norm {norm:.3g}, at most {limit:.3g} is believed")
     if "choice" in up and not 0 <= int(up["choice"][0]) < n_models:
-        raise Refused(f"chose model {int(up['choice'][0])} of {n_models}")
+        raise InvalidReplyError(f"chose model {int(up['choice'][0])} of {n_models}")
     if "steps" in up and not float(up["steps"][0]) > 0:
-        raise Refused(f"took {float(up['steps'][0])} steps")
+        raise InvalidReplyError(f"took {float(up['steps'][0])} steps")
 
 
 def check_profile(told: Message, forms: Forms) -> None:
@@ -69,18 +66,18 @@ def check_profile(told: Message, forms: Forms) -> None:
     _check_forms(told, forms)
     if "basis" in told:
         _check_basis(told["basis"])
-    if {"basis", "self_angles"} <= told.keys():
-        _check_self_angles(told["self_angles"].astype(np.float64), told["basis"].shape[1])
+    if {"basis", "split_half_angles"} <= told.keys():
+        _check_split_half_angles(told["split_half_angles"].astype(np.float64), told["basis"].shape[1])
 
 
 def check_size(size: object) -> int:
     """A number of training samples, which weighs a client's vote."""
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= LARGEST_SITE:
-        raise Refused(f"claims {size!r} training samples, 1 to {LARGEST_SITE:,} are believed")
+        raise InvalidReplyError(f"claims {size!r} training samples, 1 to {LARGEST_SITE:,} are believed")
     return size
 
 
-def strangers(told: Mapping[ClientId, Message], features: int | None) -> dict[ClientId, str]:
+def incompatible(told: Mapping[ClientId, Message], features: int | None) -> dict[ClientId, str]:
     """Clients whose signatures cannot be compared with the others', by the features that most have, and why."""
     rows = {c: len(message["basis"]) for c, message in told.items() if "basis" in message}
     if not rows:
@@ -91,17 +88,17 @@ def strangers(told: Mapping[ClientId, Message], features: int | None) -> dict[Cl
 
 def _check_forms(message: Message, forms: Forms) -> None:
     if message.keys() != forms.keys():
-        raise Refused(f"has arrays {sorted(message)}, wanted {sorted(forms)}")
+        raise InvalidReplyError(f"has arrays {sorted(message)}, wanted {sorted(forms)}")
     for name, form in forms.items():
         array = message[name]
         if array.dtype.kind != form.kind or not _fits(array.shape, form.shape):
-            raise Refused(
+            raise InvalidReplyError(
                 f"{name!r} is {array.dtype} of shape {array.shape}, wanted {form.shape} of kind {form.kind!r}"
             )
         if form.most is not None and array.shape[-1] > form.most:
-            raise Refused(f"{name!r} has {array.shape[-1]:,} columns, at most {form.most:,} are wanted")
+            raise InvalidReplyError(f"{name!r} has {array.shape[-1]:,} columns, at most {form.most:,} are wanted")
         if not np.isfinite(array).all():
-            raise Refused(f"{name!r} has values that are no numbers")
+            raise InvalidReplyError(f"{name!r} has values that are no numbers")
 
 
 def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
@@ -111,17 +108,17 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
 def _check_basis(basis: NDArray[Any]) -> None:
     features, columns = basis.shape
     if not 1 <= columns <= min(features, PER_CLASS_COLUMNS):
-        raise Refused(f"'basis' has {columns} columns of {features} features")
+        raise InvalidReplyError(f"'basis' has {columns} columns of {features} features")
     exact = basis.astype(np.float64)
     error = float(np.abs(exact.T @ exact - np.eye(columns)).max())
     if error > ORTHONORMAL_WITHIN:
-        raise Refused(f"'basis' is not orthonormal (off by {error:.2g})")
+        raise InvalidReplyError(f"'basis' is not orthonormal (off by {error:.2g})")
 
 
-def _check_self_angles(degrees: NDArray[np.float64], columns: int) -> None:
+def _check_split_half_angles(degrees: NDArray[np.float64], columns: int) -> None:
     """Refuse what no two subspaces show. Within that a claim is believed: docs/hostile.md says what it can do."""
     if not ((degrees >= 0) & (degrees <= 90 * columns)).all():
-        raise Refused(f"'self_angles' are degrees from 0 to {90 * columns}")
+        raise InvalidReplyError(f"'split_half_angles' are degrees from 0 to {90 * columns}")
 
 
 def _most_columns(algorithm: Algorithm) -> int:
@@ -130,11 +127,11 @@ def _most_columns(algorithm: Algorithm) -> int:
     return PER_CLASS_COLUMNS if per_class else int(getattr(algorithm, "rank", PER_CLASS_COLUMNS))
 
 
-def _imagined(model: Model) -> Task:
+def _imagined(model: Model) -> ClientContext:
     """A client with a few made-up samples that learns nothing."""
     raw = np.eye(8, dtype=np.float32)
     samples = Samples(raw, np.zeros(8, dtype=np.int64))
-    return Task(model, samples, Learning(epochs=1), _Still(), (0, 0, 0), raw)
+    return ClientContext(model, samples, LocalTraining(epochs=1), _Still(), (0, 0, 0), raw)
 
 
 class _Still:

@@ -13,12 +13,13 @@ from flwr.app import Context
 from flwr.serverapp import Grid
 
 from pacfl import algorithms
+from pacfl.errors import StoreError
 from pacfl.experiment.config import Run
-from pacfl.experiment.store import RunFolder, StoreError, owned
+from pacfl.experiment.store import RunFolder, owned
 from pacfl.experiment.summary import record
 from pacfl.federation.message import ClientId
 from pacfl.federation.rounds import Round, rounds
-from pacfl.federation.schedule import Event
+from pacfl.federation.schedule import RoundPlan
 from pacfl.flower import settings, status
 from pacfl.flower.backend import Flower, by_protocol
 from pacfl.flower.members import ByPartition, Members, by_key, wait_for
@@ -28,10 +29,6 @@ from pacfl.learning.randomness import stream
 log = logging.getLogger("pacfl")
 
 SECONDS_FOR_THE_FORMER = 60.0
-
-
-class OtherFederationError(RuntimeError):
-    """A folder that holds something else."""
 
 
 def federate(grid: Grid, context: Context) -> None:
@@ -88,9 +85,9 @@ def play(grid: Grid, asked: settings.Federation, run: Run, folder: RunFolder) ->
     board = status.Board(folder.path, run.schedule.rounds, members, backend, clusters, trained)
     look = by_key if asked.identity == "key" else ByPartition()
     live = Live(run, members, board, lambda: look(grid), asked.minimum_clients, records)
-    for played in rounds(algorithm, backend, state, live.events(), start):
+    for played in rounds(algorithm, backend, state, live.round_plans(), start):
         kept = _record(played, backend)
-        del backend.troubles[:-1]  # they are recorded
+        del backend.reply_errors[:-1]  # they are recorded
         folder.append(kept)
         folder.save_checkpoint(
             {
@@ -102,7 +99,7 @@ def play(grid: Grid, asked: settings.Federation, run: Run, folder: RunFolder) ->
             }
         )
         backend.safe = played.t  # this checkpoint may turn out to be damaged, and then the one before counts
-        members.introduced(played.t, set(played.event.joining), set(played.state.cluster_of))
+        members.introduced(played.t, set(played.plan.joining), set(played.state.cluster_of))
         board.played(played.t, dict(played.state.cluster_of), kept)
     board.finished()
 
@@ -118,9 +115,9 @@ class Live:
     minimum: int
     before: Sequence[Mapping[str, Any]]  # records of the rounds that earlier runs played
 
-    def events(self) -> Iterator[Event]:
+    def round_plans(self) -> Iterator[RoundPlan]:
         """As many trainings as the run asks for, less those of before, and a round in which all present are judged."""
-        yield from (Event() for _ in self.before)
+        yield from (RoundPlan() for _ in self.before)
         had_ended = bool(self.before) and not self.before[-1]["sampled"]
         trainings = max(self.run.schedule.rounds - self.board.trained, 0)
         if had_ended and not trainings:
@@ -131,20 +128,20 @@ class Live:
             joining = tuple(c for c in present if c not in self.board.cluster_of)
             self.board.playing()
             if t < start + trainings:
-                yield Event(joining=joining, sampled=self._drawn(t, present))
+                yield RoundPlan(joining=joining, sampled=self._drawn(t, present))
             else:
-                yield Event(joining=joining, judged=tuple(present), personal=True)
+                yield RoundPlan(joining=joining, evaluated=tuple(present), personal=True)
 
     def _drawn(self, t: int, present: list[ClientId]) -> tuple[ClientId, ...]:
         """As many as the schedule asks for, drawn by the seed and the round."""
-        n = max(round(self.run.schedule.sample * len(present)), 1)
+        n = max(round(self.run.schedule.participation * len(present)), 1)
         return tuple(sorted(stream(self.run.seed, "sample", t).choice(present, n, replace=False).tolist()))
 
 
 def _before(folder: RunFolder, run: Run) -> dict[str, Any]:
     before = folder.load_checkpoint() or {}
     if before and before["run"] != _identity(run):
-        raise OtherFederationError(
+        raise StoreError(
             f"{folder.path} holds a federation with other settings; give federation.folder another name, "
             "or the settings of before"
         )
@@ -159,13 +156,18 @@ def _identity(run: Run) -> dict[str, Any]:
 
 
 def _record(played: Round, backend: Flower) -> dict[str, Any]:
-    """What is kept of a round: scores of the models as sent down rode in with the uploads."""
-    rode: dict[ClientId, Any] = {} if played.scores else backend.rode
+    """What is kept of a round: scores of the models as sent down piggybacked in with the uploads."""
+    piggybacked: dict[ClientId, Any] = {} if played.scores else backend.piggybacked
     scored = Round(
-        played.t, played.event, played.state, played.scores or by_protocol(rode), played.bytes_down, played.bytes_up
+        played.t,
+        played.plan,
+        played.state,
+        played.scores or by_protocol(piggybacked),
+        played.bytes_down,
+        played.bytes_up,
     )
-    troubles = [{"client": x.client, "what": x.what} for x in backend.troubles if x.round == played.t]
-    return {**record(scored, None), "at": round(time.time(), 3), "troubles": troubles}
+    reply_errors = [{"client": x.client, "what": x.what} for x in backend.reply_errors if x.round == played.t]
+    return {**record(scored, None), "at": round(time.time(), 3), "reply_errors": reply_errors}
 
 
 class logged:  # noqa: N801 - used as a word

@@ -4,11 +4,11 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pacfl.errors import ConfigError
 from pacfl.experiment.config import Run, expand
-from pacfl.experiment.settings import ConfigError, section
-from pacfl.federation.settings import Count, NotNegative, check
+from pacfl.settings import Positive, PositiveInt, build, check
 
 
 @dataclass(frozen=True)
@@ -17,17 +17,13 @@ class Federation:
 
     folder: str = "federation"  # where the server keeps models, clusters and what happened
     task: str = "pacfl.flower.digits"  # the module with load_data(context) and build_model()
-    minimum_clients: Count = 2  # present, before a round is played
-    deadline: NotNegative = 300.0  # seconds in which a client has to answer
-    poll: NotNegative = 0.5  # seconds between two looks for answers
-    identity: str = "key"  # or "partition-id", which is for simulations: it is a claim
+    minimum_clients: PositiveInt = 2  # present, before a round is played
+    deadline: Positive = 300.0  # seconds in which a client has to answer
+    poll: Positive = 0.5  # seconds between two looks for answers
+    identity: Literal["key", "partition-id"] = "key"  # "partition-id" is for simulations: it is a claim
 
     def __post_init__(self) -> None:
         check(self)
-        if self.identity not in ("key", "partition-id"):
-            raise ValueError(f"federation.identity must be 'key' or 'partition-id', got {self.identity!r}")
-        if not self.deadline > 0 or not self.poll > 0:
-            raise ValueError(f"federation.deadline and federation.poll must be above 0, got {self}")
 
     @property
     def path(self) -> Path:
@@ -43,7 +39,7 @@ def read(run_config: Mapping[str, Any]) -> tuple[Federation, Run]:
     """
     table = _nested(run_config)
     _merge(table, _parsed(str(table.pop("settings", ""))))
-    federation = section(Federation, table.pop("federation", {}), "federation")
+    federation = build(Federation, table.pop("federation", {}), "federation")
     table["seeds"] = [table.pop("seed", 0)]
     runs = expand(table)
     if len(runs) != 1:

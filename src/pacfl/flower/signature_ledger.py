@@ -14,13 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.errors import BudgetError
 from pacfl.federation.message import Message
 from pacfl.federation.private import Promise
 from pacfl.files import write_atomically
-
-
-class BudgetError(RuntimeError):
-    """A question whose answer would cost more than the site allows."""
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,16 @@ from flwr.app import Message as Envelope
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
+from pacfl.errors import NoReplyError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import ClientSide, Pool
 from pacfl.federation.message import ClientId, Message
 from pacfl.flower import wire
 from pacfl.flower.answering import Home, client_app
-from pacfl.flower.backend import Flower, NoReplyError, answers
+from pacfl.flower.backend import Flower, answers
 from pacfl.flower.client_memory import ClientMemory
 from pacfl.flower.message_types import IDENTITY
-from pacfl.learning.client_context import Learning
+from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.engines import build_engine
 from pacfl.learning.model import Model, Vector
 
@@ -74,7 +75,7 @@ class Simulated(Flower):
     def _memories(self) -> dict[ClientId, ClientMemory]:
         return {c: ClientMemory(self.folder / self.federation / str(c)) for c in range(self.n_clients)}
 
-    def _trouble(self, t: int, client: ClientId, what: str) -> None:
+    def _reply_error(self, t: int, client: ClientId, what: str) -> None:
         raise NoReplyError(f"round {t}, client {client}: {what}")
 
 
@@ -95,7 +96,7 @@ class Simulation:
         algorithm: Algorithm,
         model: Model,
         pool: Pool,
-        learning: Learning,
+        learning: LocalTraining,
         seed: int,
         workers: int = 1,  # noqa: ARG002 - was said when the simulation started
         device: str = "cpu",
@@ -104,16 +105,20 @@ class Simulation:
         """A backend for one run, of the same form as `local`."""
         import ray.cloudpickle
 
-        if len(pool.shards) > len(self.nodes):
-            raise ValueError(f"{len(pool.shards)} clients want as many nodes, the simulation has {len(self.nodes)}")
+        if len(pool.client_indices) > len(self.nodes):
+            raise ValueError(
+                f"{len(pool.client_indices)} clients want as many nodes, the simulation has {len(self.nodes)}"
+            )
         federation = secrets.token_hex(8)
         folder = self.folder / federation
         folder.mkdir(mode=0o700)
         with (folder / SIDE).open("wb") as file:
             parts = (algorithm, model, pool, learning, seed, device, engine)
             ray.cloudpickle.dump(parts, file)  # type: ignore[no-untyped-call]  # models are built by local functions
-        nodes = {c: self.nodes[c] for c in range(len(pool.shards))}
-        yield Simulated(self.grid, algorithm, model, federation, nodes, folder=self.folder, n_clients=len(pool.shards))
+        nodes = {c: self.nodes[c] for c in range(len(pool.client_indices))}
+        yield Simulated(
+            self.grid, algorithm, model, federation, nodes, folder=self.folder, n_clients=len(pool.client_indices)
+        )
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from torch import nn
 
 from pacfl import algorithms
 from pacfl.experiment.config import Run
-from pacfl.federation.client_side import ClientSide, Pool, Shard
+from pacfl.federation.client_side import ClientIndices, ClientSide, Pool
 from pacfl.federation.message import ClientId
 from pacfl.flower import settings
 from pacfl.learning.client_context import Samples
@@ -40,7 +40,7 @@ class Site:
     def pool(self, client: ClientId) -> Pool:
         """As the client half of an algorithm wants it: this client is the only one here, whatever its number."""
         train, test = _samples(self.x_train, self.y_train, "train"), _samples(self.x_test, self.y_test, "test")
-        own = Shard(np.arange(len(train.y)), np.arange(len(test.y)))
+        own = ClientIndices(np.arange(len(train.y)), np.arange(len(test.y)))
         raw = train.x if self.raw is None else np.asarray(self.raw)
         if len(raw) != len(train.y):
             raise ValueError(f"load_data gave {len(train.y)} training samples but {len(raw)} raw ones")

@@ -54,7 +54,7 @@ class Board:
         self._write("finished")
 
     def _write(self, phase: str) -> None:
-        last = self.backend.troubles[-1] if self.backend.troubles else None
+        last = self.backend.reply_errors[-1] if self.backend.reply_errors else None
         clients = {
             str(c): {"identity": identity, "cluster": self.cluster_of.get(c), "alive": c in self.members.nodes}
             for identity, c in self.members.number_of.items()

@@ -16,11 +16,9 @@ from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 
+from pacfl.errors import WorkerError
+
 LARGEST_HEADER = 2**24
-
-
-class WorkerError(RuntimeError):
-    """What went wrong in the worker, in its own words."""
 
 
 def ask(path: str, kind: str, content: RecordDict, context: Context) -> RecordDict | None:
@@ -67,7 +65,7 @@ def serve(path: Path, companion: int) -> None:
             if connection is not None:
                 with connection:
                     _in_a_fork(connection)
-            _bury()
+            _reap()
     path.unlink(missing_ok=True)
 
 
@@ -143,7 +141,7 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def _bury() -> None:
+def _reap() -> None:
     """Children that have answered."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:

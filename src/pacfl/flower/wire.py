@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from pacfl.errors import InvalidReplyError
 from pacfl.federation.message import Message
 from pacfl.federation.rounds import Score
-from pacfl.flower.reply_checks import Refused
 
 FRAMING = 4096  # bytes that numpy's header of an array may take
 
@@ -25,14 +25,14 @@ def unpack(content: RecordDict, largest: int) -> Message:
     """The arrays, if they take no more than `largest` bytes."""
     arrays = content.array_records.get("arrays")
     if arrays is None:
-        raise Refused("has no arrays")
+        raise InvalidReplyError("has no arrays")
     size = sum(len(array.data) for array in arrays.values())
     if size > largest + FRAMING * (1 + len(arrays)):
-        raise Refused(f"has {size:,} bytes of arrays, at most {largest:,} are wanted")
+        raise InvalidReplyError(f"has {size:,} bytes of arrays, at most {largest:,} are wanted")
     try:
         return {str(name): array.numpy() for name, array in arrays.items()}
     except Exception as error:  # numpy's reader has errors of many kinds for bytes that nobody wrote in good faith
-        raise Refused(f"has arrays that cannot be read: {error}") from None
+        raise InvalidReplyError(f"has arrays that cannot be read: {error}") from None
 
 
 def about(content: RecordDict) -> Mapping[str, object]:
@@ -49,5 +49,5 @@ def scores(content: RecordDict) -> dict[str, Score]:
 
 def _number(value: object) -> float:
     if not isinstance(value, int | float) or not np.isfinite(value):
-        raise Refused(f"has a score of {value!r}")
+        raise InvalidReplyError(f"has a score of {value!r}")
     return float(value)

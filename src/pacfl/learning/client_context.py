@@ -2,35 +2,29 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.errors import DivergedError
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.randomness import batch_order, count_steps, stream
+from pacfl.settings import NonNegative, NonNegativeInt, Positive, PositiveInt, ShareBelowOne, check
 
 
 @dataclass(frozen=True)
-class Learning:
+class LocalTraining:
     """How a client trains."""
 
-    epochs: int = 5
-    batch: int = 10
-    lr: float = 0.01
-    momentum: float = 0.5
-    weight_decay: float = 0.0
+    epochs: NonNegativeInt = 5
+    batch_size: PositiveInt = 10
+    lr: Positive = 0.01
+    momentum: ShareBelowOne = 0.5
+    weight_decay: NonNegative = 0.0
 
     def __post_init__(self) -> None:
-        for name, low in (("epochs", 0), ("batch", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < low:
-                raise ValueError(f"learning.{name} must be a whole number of at least {low}, got {value!r}")
-        if not 0 < self.lr < inf or not 0 <= self.momentum < 1 or not 0 <= self.weight_decay < inf:
-            raise ValueError(
-                f"lr must be positive, momentum in [0, 1), weight_decay not negative, all of them finite; got {self}"
-            )
+        check(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +56,6 @@ class Selected(Samples):
         return self.whole.y[self.rows]
 
 
-class Diverged(ArithmeticError):  # noqa: N818 - named for what happened
-    """A training that left the numbers, and where."""
-
-
 class Engine(Protocol):
     """One way to compute: any that agrees with `eager` will do."""
 
@@ -78,10 +68,10 @@ class Engine(Protocol):
         w: Vector,
         samples: Samples,
         order: NDArray[np.int64],
-        learning: Learning,
-        pull: tuple[float, Vector] | None,
-        shift: Vector | None,
-        lookahead: float | None,
+        learning: LocalTraining,
+        prox: tuple[float, Vector] | None,
+        gradient_correction: Vector | None,
+        inner_step: float | None,
         seed: int,
     ) -> Vector:
         """Train from w, meeting samples in the given order."""
@@ -94,21 +84,21 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class ClientContext:
     """One client in one round."""
 
     model: Model
     train: Samples
-    learning: Learning
+    learning: LocalTraining
     engine: Engine
     key: tuple[int, int, int]  # seed, round, client
-    unprepared: NDArray[np.generic]  # training samples before any preparation, its own or everybody's
+    pool_raw: NDArray[np.generic]  # training samples before any preparation, its own or everybody's
     rows: NDArray[np.int64] | None = None  # which of these are its own, if not all
 
     @property
     def raw(self) -> NDArray[np.generic]:
         """Training samples as the client has them, for its signature."""
-        return self.unprepared if self.rows is None else self.unprepared[self.rows]
+        return self.pool_raw if self.rows is None else self.pool_raw[self.rows]
 
     @property
     def n_samples(self) -> int:
@@ -119,27 +109,30 @@ class Task:
         self,
         w: Vector,
         *,
-        pull: tuple[float, Vector] | None = None,
-        shift: Vector | None = None,
-        lookahead: float | None = None,
+        prox: tuple[float, Vector] | None = None,
+        gradient_correction: Vector | None = None,
+        inner_step: float | None = None,
         epochs: int | None = None,
         purpose: str = "batches",
     ) -> tuple[Vector, int]:
         """Train from w by the plan of this round; the trained vector, and the steps taken.
 
-        What methods add to a gradient g(w) is said in data: pull=(mu, anchor) adds mu (w - anchor), shift=v adds v, and
-        lookahead=alpha takes the gradient of one half of the batch at w - alpha g of the other half.
+        What methods add to a gradient g(w) is said in data: prox=(mu, anchor) adds mu (w - anchor) (FedProx),
+        gradient_correction=v adds v (SCAFFOLD), and inner_step=alpha takes the gradient of one half of the batch at
+        w - alpha g of the other half (Per-FedAvg).
         """
         epochs = self.learning.epochs if epochs is None else epochs
         rng = stream(self.key[0], purpose, *self.key[1:])
         order = batch_order(self.n_samples, epochs, rng)
-        trained = self.engine.sgd(w, self.train, order, self.learning, pull, shift, lookahead, int(rng.integers(2**31)))
+        trained = self.engine.sgd(
+            w, self.train, order, self.learning, prox, gradient_correction, inner_step, int(rng.integers(2**31))
+        )
         if not np.isfinite(trained).all():
-            raise Diverged(
+            raise DivergedError(
                 f"client {self.key[2]} diverged in round {self.key[1]} (weights are not finite); "
                 f"lower the learning rate (now {self.learning.lr}) or the momentum (now {self.learning.momentum})"
             )
-        return trained, count_steps(self.n_samples, epochs, self.learning.batch)
+        return trained, count_steps(self.n_samples, epochs, self.learning.batch_size)
 
     def gradient(self, w: Vector) -> Vector:
         """Gradient of the mean training loss at w."""

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from pacfl.learning.client_context import Learning, Samples
-from pacfl.learning.model import Model, ModelError, Vector
+from pacfl.errors import ModelError
+from pacfl.learning.client_context import LocalTraining, Samples
+from pacfl.learning.model import Model, Vector
 
 EVALUATED_AT_ONCE = 500
 
@@ -37,23 +38,23 @@ class Eager:
         w: Vector,
         samples: Samples,
         order: NDArray[np.int64],
-        learning: Learning,
-        pull: tuple[float, Vector] | None,
-        shift: Vector | None,
-        lookahead: float | None,
+        learning: LocalTraining,
+        prox: tuple[float, Vector] | None,
+        gradient_correction: Vector | None,
+        inner_step: float | None,
         seed: int,
     ) -> Vector:
         """Train from w, meeting samples in the given order."""
         x, y = self._tensors(samples)
-        mu, anchor = (pull[0], self._tensor(pull[1])) if pull is not None else (0.0, None)
-        extra = None if shift is None else self._tensor(shift)
+        mu, anchor = (prox[0], self._tensor(prox[1])) if prox is not None else (0.0, None)
+        extra = None if gradient_correction is None else self._tensor(gradient_correction)
         velocity = torch.zeros_like(self._w)
         self._w.copy_(self._tensor(w))
         self._module.train()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)  # for modules that draw, such as dropout
-            for rows in _batches(order, learning.batch):
-                g = self._batch_gradient(x[rows], y[rows], lookahead)
+            for rows in _batches(order, learning.batch_size):
+                g = self._batch_gradient(x[rows], y[rows], inner_step)
                 if learning.weight_decay:
                     g.add_(self._w, alpha=learning.weight_decay)
                 if anchor is not None:
@@ -91,12 +92,12 @@ class Eager:
             losses.append(cross_entropy(logits, y, reduction="none").cpu().numpy())
         return np.concatenate(right), np.concatenate(losses)
 
-    def _batch_gradient(self, x: Tensor, y: Tensor, lookahead: float | None) -> Tensor:
-        if lookahead is None:
+    def _batch_gradient(self, x: Tensor, y: Tensor, inner_step: float | None) -> Tensor:
+        if inner_step is None:
             return self._gradient(x, y)
         half = max(1, len(y) // 2)
         here = self._w.clone()
-        self._w.sub_(self._gradient(x[:half], y[:half]), alpha=lookahead)
+        self._w.sub_(self._gradient(x[:half], y[:half]), alpha=inner_step)
         ahead = self._gradient(x[half:], y[half:]) if len(y) > 1 else self._gradient(x, y)
         self._w.copy_(here)
         return ahead

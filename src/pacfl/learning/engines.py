@@ -5,9 +5,10 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
-from pacfl.learning.client_context import Engine, Learning, Samples
+from pacfl.errors import ModelError
+from pacfl.learning.client_context import Engine, LocalTraining, Samples
 from pacfl.learning.eager import Eager
-from pacfl.learning.model import Model, ModelError
+from pacfl.learning.model import Model
 from pacfl.learning.randomness import stream
 
 EngineName = Literal["auto", "native", "eager"]
@@ -66,10 +67,10 @@ def _compare(native: Engine, eager: Engine, model: Model, shape: tuple[int, ...]
     n_outputs = eager_outputs(model, shape)
     samples = Samples(rng.normal(size=(TRIED, *shape)).astype(np.float32), rng.integers(0, n_outputs, TRIED))
     w = model.initial
-    anchor, shift = (w + rng.normal(scale=0.01, size=w.shape).astype(np.float32) for _ in range(2))
+    anchor, gradient_correction = (w + rng.normal(scale=0.01, size=w.shape).astype(np.float32) for _ in range(2))
     order = rng.permutation(TRIED)[None]
-    learning = Learning(epochs=1, batch=5, lr=0.01, momentum=0.9, weight_decay=0.01)
-    extras = (0.1, anchor), shift - w, 0.01
+    learning = LocalTraining(epochs=1, batch_size=5, lr=0.01, momentum=0.9, weight_decay=0.01)
+    extras = (0.1, anchor), gradient_correction - w, 0.01
     pairs = {
         "a training": [e.sgd(w, samples, order, learning, *extras, seed=0) - w for e in (native, eager)],
         "a gradient": [e.gradient(w, samples) for e in (native, eager)],

@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from pacfl.errors import ModelError
+
 Vector = NDArray[np.float32]  # (d,)
-
-
-class ModelError(ValueError):
-    """A model that cannot be trained here or does not fit the data, and what to do."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from pacfl.learning.model import ModelError
+from pacfl.errors import ModelError
 
 InputShape = tuple[int, int, int]  # channels, height, width
 

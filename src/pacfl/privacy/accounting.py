@@ -46,6 +46,6 @@ def epsilon_of_models(noise: float, rounds: int, clients: int, sampled: int, del
     except ImportError:
         raise ImportError("accounting over sampled rounds needs dp-accounting: pip install 'pacfl[privacy]'") from None
     step = dp_accounting.GaussianDpEvent(noise * sqrt(sampled) / 2)  # sums of clipped uploads differ by 2 clip
-    event = dp_accounting.SampledWithoutReplacementDpEvent(clients, sampled, step) if sampled < clients else step
+    round_plan = dp_accounting.SampledWithoutReplacementDpEvent(clients, sampled, step) if sampled < clients else step
     accountant = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
-    return float(accountant.compose(event, rounds).get_epsilon(delta))
+    return float(accountant.compose(round_plan, rounds).get_epsilon(delta))

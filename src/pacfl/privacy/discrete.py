@@ -12,11 +12,11 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-Whole = NDArray[np.int64]
-Noise = Callable[[int, int], Whole]  # variance, count -> (count,)
+NonNegativeInt = NDArray[np.int64]
+Noise = Callable[[int, int], NonNegativeInt]  # variance, count -> (count,)
 
 
-def secret(variance: int, count: int) -> Whole:
+def secret(variance: int, count: int) -> NonNegativeInt:
     """Discrete Gaussian noise that nobody can draw again: (count,)."""
     if variance < 1:
         raise ValueError(f"variance must be a whole number of at least 1, got {variance!r}")

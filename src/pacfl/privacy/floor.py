@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.subspace.proximity import MEASURES, component_angles
-from pacfl.subspace.split_half import SPLITS, SelfAngles
+from pacfl.subspace.split_half import SPLITS, SplitHalfAngles
 
 Array = NDArray[np.float64]
 SEED: Final = 0  # any will do: what is drawn is not secret
 
 
-def noise_floor(moment: Array, sigma: float, rank: int) -> SelfAngles:
+def noise_floor(moment: Array, sigma: float, rank: int) -> SplitHalfAngles:
     """Angles between signatures of two samples like the client's, each with noise of its own: measure: (32,) degrees.
 
     moment (d, d), the noisy Σ x xᵀ of samples of length 1; sigma, the deviation of the noise on its diagonal.

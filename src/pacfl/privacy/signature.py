@@ -14,12 +14,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacfl.privacy.discrete import Noise, Whole, secret
+from pacfl.privacy.discrete import Noise, NonNegativeInt, secret
 from pacfl.privacy.floor import noise_floor
 from pacfl.privacy.gaussian import gaussian_sigma
 from pacfl.privacy.reduction import reduced
 from pacfl.subspace.signature import check_rank, fix_signs
-from pacfl.subspace.split_half import SelfAngles
+from pacfl.subspace.split_half import SplitHalfAngles
 
 Array = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ class PrivateSignature:
     """All that a client gives away."""
 
     basis: Array  # (features, rank), orthonormal
-    self_angles: SelfAngles  # degrees that sampling and added noise make, told from the noisy matrix
+    split_half_angles: SplitHalfAngles  # degrees that sampling and added noise make, told from the noisy matrix
     guarantee: Guarantee
 
 
@@ -67,7 +67,7 @@ def noisy_moment(rows: Array, sigma: float, noise: Noise) -> Array:
     return (second_moment(on_grid(rows)) + symmetric_noise(rows.shape[1], sigma, noise)) / float(GRID) ** 2
 
 
-def on_grid(rows: Array) -> Whole:
+def on_grid(rows: Array) -> NonNegativeInt:
     """Rows scaled to length 1, in whole steps of 1 / GRID towards zero, so that none is longer. Blank ones stay."""
     largest = np.abs(rows).max(axis=1, keepdims=True)
     safe = rows / np.where(largest > 0, largest, 1.0)  # squares of what is left neither vanish nor overflow
@@ -75,13 +75,13 @@ def on_grid(rows: Array) -> Whole:
     return np.trunc(safe / np.where(lengths > 0, lengths, 1.0) * GRID).astype(np.int64)
 
 
-def second_moment(rows: Whole) -> Whole:
+def second_moment(rows: NonNegativeInt) -> NonNegativeInt:
     """Σ x xᵀ, exactly: (n, d) -> (d, d)."""
     blocks = (rows[i : i + MOST_AT_ONCE].astype(np.float64) for i in range(0, len(rows), MOST_AT_ONCE))
     return np.asarray(sum((block.T @ block).astype(np.int64) for block in blocks))
 
 
-def symmetric_noise(d: int, sigma: float, noise: Noise) -> Whole:
+def symmetric_noise(d: int, sigma: float, noise: Noise) -> NonNegativeInt:
     """Symmetric noise of variance sigma² on and sigma² / 2 off the diagonal, in units of 1 / GRID²: (d, d)."""
     half = ceil((sigma * GRID**2) ** 2 / 2)
     matrix = np.zeros((d, d), dtype=np.int64)

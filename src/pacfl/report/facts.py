@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.subspace import Bridge
+from pacfl.subspace import MergeSuggestion
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -53,10 +53,10 @@ class Grouped:
     measure: str
     linkage: str
     threshold: float
-    unit: float | None  # degrees of typical noise, if distances are adjusted to it
+    reference_scale: float | None  # degrees of typical noise, if distances are adjusted to it
     evidence: Mapping[str, Any]
     newcomers: tuple[int, ...] = ()  # clients
-    bridges: tuple[Bridge, ...] = ()  # newcomers by their number as clients
+    bridges: tuple[MergeSuggestion, ...] = ()  # newcomers by their number as clients
 
 
 @dataclass(frozen=True, eq=False)

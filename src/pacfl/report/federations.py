@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pacfl.errors import DataError
 from pacfl.report.facts import Alike, Clients, Grouped
 from pacfl.signatures import federation
-from pacfl.signatures.reading import DataError
 from pacfl.subspace.hierarchy import dendrogram
 
 
@@ -19,7 +19,7 @@ def is_there(folder: Path) -> bool:
 def read(folder: Path) -> Alike:
     """What `pacfl cluster` made."""
     found = federation.load(folder)
-    group, n = found.grouping, len(found.names)
+    group, n = found.clustering, len(found.names)
     if n < 2:
         raise DataError(f"{folder}: has one client, which is in no group; let others join first")
     distances = group.distances()
@@ -36,7 +36,7 @@ def read(folder: Path) -> Alike:
             measure=group.measure,
             linkage=group.linkage,
             threshold=group.threshold,
-            unit=group.unit,
+            reference_scale=group.reference_scale,
             evidence=group.evidence,
         ),
     )

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pacfl.experiment.store import RunFolder, StoreError, all_folders
+from pacfl.errors import StoreError
+from pacfl.experiment.store import RunFolder, all_folders
 from pacfl.report import federations
 from pacfl.report.facts import Alike, Gathered
 from pacfl.report.runs import read

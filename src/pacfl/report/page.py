@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pacfl import __version__
+from pacfl.errors import MissingLibraryError
 from pacfl.files import write_atomically
 from pacfl.report.experiments import experiments
 from pacfl.report.facts import NEWCOMERS, Gathered
@@ -22,10 +23,6 @@ PROTOCOLS: Final = {
     f"{NEWCOMERS}personal": "the same clients, after the method's own personalisation",
     f"{NEWCOMERS}fine_tuned": "the same clients, after some epochs of plain training from there",
 }
-
-
-class MissingLibraryError(RuntimeError):
-    """A library that the page needs."""
 
 
 def write(gathered: Gathered, path: Path) -> int:

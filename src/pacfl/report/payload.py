@@ -25,7 +25,7 @@ def _federation(alike: Alike) -> dict[str, Any]:
         "protocols": [],
         "rows": [alike.name],
         "people": {"0": _people(alike.clients)},
-        "runs": [{"row": 0, "seed": 0, "hash": alike.hash, "accuracy": {}, "grouping": _grouping(alike.grouped)}],
+        "runs": [{"row": 0, "seed": 0, "hash": alike.hash, "accuracy": {}, "clustering": _clustering(alike.grouped)}],
     }
 
 
@@ -73,11 +73,11 @@ def _run(run: Played) -> dict[str, Any]:
         "ari": run.ari,
         "cluster_of": packed(run.cluster_of, "int32"),
         "sent": [run.bytes_down, run.bytes_up, run.megabits],
-        "grouping": None if run.grouped is None else _grouping(run.grouped),
+        "clustering": None if run.grouped is None else _clustering(run.grouped),
     }
 
 
-def _grouping(grouped: Grouped) -> dict[str, Any]:
+def _clustering(grouped: Grouped) -> dict[str, Any]:
     drawn = drawing(grouped.merges)
     square = heat(grouped.proximity, drawn.order)
     top = float(square.max()) or 1.0
@@ -97,7 +97,7 @@ def _grouping(grouped: Grouped) -> dict[str, Any]:
         "measure": grouped.measure,
         "linkage": grouped.linkage,
         "threshold": grouped.threshold,
-        "unit": grouped.unit,
+        "unit": grouped.reference_scale,
         "evidence": dict(grouped.evidence),
         "newcomers": list(grouped.newcomers),
         "bridges": [

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.errors import StoreError
 from pacfl.experiment.config import label
-from pacfl.experiment.store import RunFolder, StoreError
+from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import megabits_per_client
 from pacfl.report.facts import NEWCOMERS, Array, Clients, Counts, Grouped, Judgement, Played
-from pacfl.subspace import Bridge
+from pacfl.subspace import MergeSuggestion
 from pacfl.subspace.newcomers import place
 
 Record = Mapping[str, Any]
@@ -108,16 +109,16 @@ def _clients(folder: RunFolder, n: int) -> Clients:
 
 
 def _group(entry: Mapping[str, Any], n_sets: int) -> str | None:
-    if entry["truth"] is None:
+    if entry["true_cluster"] is None:
         return None
-    return str(entry["set"]) if entry["set"] is not None and n_sets > 1 else f"group {entry['truth']}"
+    return str(entry["set"]) if entry["set"] is not None and n_sets > 1 else f"group {entry['true_cluster']}"
 
 
 def _grouped(folder: RunFolder, founders: set[int]) -> Grouped | None:
-    told = _described(folder, "grouping")
+    told = _described(folder, "clustering")
     if told is None:
         return None
-    with np.load(folder.path / "grouping.npz", allow_pickle=False) as file:
+    with np.load(folder.path / "clustering.npz", allow_pickle=False) as file:
         arrays = dict(file)
     if len(arrays["merges"]) == 0:  # one client alone is in no group
         return None
@@ -127,7 +128,7 @@ def _grouped(folder: RunFolder, founders: set[int]) -> Grouped | None:
         clients=clients,
         labels=arrays["labels"],
         **{name: arrays[name] for name in ("proximity", "distances", "merges")},
-        **{word: told[word] for word in ("measure", "linkage", "threshold", "unit", "evidence")},
+        **{word: told[word] for word in ("measure", "linkage", "threshold", "reference_scale", "evidence")},
         newcomers=newcomers,
         bridges=_bridges(clients, arrays, told, newcomers),
     )
@@ -135,7 +136,7 @@ def _grouped(folder: RunFolder, founders: set[int]) -> Grouped | None:
 
 def _bridges(
     clients: Counts, arrays: Mapping[str, NDArray[Any]], told: Mapping[str, Any], newcomers: tuple[int, ...]
-) -> tuple[Bridge, ...]:
+) -> tuple[MergeSuggestion, ...]:
     """Which newcomers stood between two clusters when they came: found again by the same rule."""
     if not newcomers or told["linkage"] == "ward":  # which has no distance of one client from a cluster
         return ()
@@ -144,4 +145,4 @@ def _bridges(
     square = arrays["distances"][np.ix_(order, order)]
     placed = place(square, arrays["labels"][~late], told["threshold"], told["linkage"])
     came = clients[late]
-    return tuple(replace(bridge, newcomer=int(came[bridge.newcomer])) for bridge in placed.bridges)
+    return tuple(replace(bridge, newcomer=int(came[bridge.newcomer])) for bridge in placed.merge_suggestions)

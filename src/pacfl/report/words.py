@@ -30,7 +30,7 @@ def words(runs: Sequence[Settings]) -> str:
     return (
         f"{data['clients']} clients held the data {data['name']}{sets}, divided as {_scheme(data['scheme'])}. "
         f"They trained the model {first['model']['name']} for {plan['rounds']} rounds, "
-        f"{100 * plan['sample']:.4g} % of them in each{came}. Local learning: {same}{own}. "
+        f"{100 * plan['participation']:.4g} % of them in each{came}. Local learning: {same}{own}. "
         f"{'Seeds' if len(seeds) > 1 else 'Seed'} {', '.join(map(str, seeds))}."
     )
 
@@ -38,7 +38,7 @@ def words(runs: Sequence[Settings]) -> str:
 def differing(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     """The keys whose values are not the same everywhere.
 
-    >>> differing([{"lr": 0.1, "batch": 10}, {"lr": 0.01, "batch": 10}])
+    >>> differing([{"lr": 0.1, "batch_size": 10}, {"lr": 0.01, "batch_size": 10}])
     ['lr']
     """
     keys = dict.fromkeys(key for table in tables for key in table)

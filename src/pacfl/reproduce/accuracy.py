@@ -111,7 +111,7 @@ def _range(values: list[float]) -> str:
 
 def _variant(by_method: Mapping[str, Runs]) -> str:
     """Whose variant of each method this is."""
-    cuts = [run["grouping"] for runs in by_method.values() for run in runs if "grouping" in run]
+    cuts = [run["clustering"] for runs in by_method.values() for run in runs if "clustering" in run]
     ways = {f"`{cut['measure']}` angles between whole raw data, `{cut['linkage']}` linkage" for cut in cuts}
     pacfl = f" PACFL by {'; '.join(sorted(ways))}." if ways else ""
     return f"Variant: every method after its own paper, not after the published code.{pacfl}"
@@ -119,7 +119,7 @@ def _variant(by_method: Mapping[str, Runs]) -> str:
 
 def _findings(by_method: Mapping[str, Runs]) -> list[str]:
     """What the automatic threshold found: whether there are groups at all stands beside what they were good for."""
-    cuts = [run["grouping"]["finding"] for runs in by_method.values() for run in runs if "grouping" in run]
+    cuts = [run["clustering"]["finding"] for runs in by_method.values() for run in runs if "clustering" in run]
     found = sorted({finding for finding in cuts if finding in get_args(Finding)})
     return [f"Finding of the automatic threshold: {', '.join(found)}."] if found else []
 
@@ -153,4 +153,4 @@ def _trials(tuned: Mapping[str, Any]) -> str:
         words = "/".join(f"{value:g}" for value in given.values())
         score = "diverged" if trial["accuracy"] is None else f"{100 * trial['accuracy']:.1f}"
         told.append(f"{words}: {score}{'*' if given == tuned['chosen'] else ''}")
-    return "(" + ", ".join(told) + f"; {tuned['judged_by']})"
+    return "(" + ", ".join(told) + f"; {tuned['evaluated_by']})"

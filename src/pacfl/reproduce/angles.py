@@ -89,20 +89,20 @@ def _classes(item: Item, outcome: Outcome) -> Table:
     head = ("measure", "among animals", "among vehicles", "between", "ARI of two clusters")
     if told is None:
         return Table(f"{item.title}: classes", head, ((outcome["missing"].get("classes", NOT_RUN), "", "", "", ""),))
-    truth = np.isin(np.arange(len(CLASSES)), ANIMALS).astype(np.intp)
+    true_cluster = np.isin(np.arange(len(CLASSES)), ANIMALS).astype(np.intp)
     rows = []
     for measure in MEASURES:
         draws = np.array(told[measure])
-        parts = [_mean_between(draws, truth, a, b) for a, b in ((1, 1), (0, 0), (1, 0))]
-        found = [adjusted_rand_index(agglomerate_into(draw, 2, "average"), truth) for draw in draws]
+        parts = [_mean_between(draws, true_cluster, a, b) for a, b in ((1, 1), (0, 0), (1, 0))]
+        found = [adjusted_rand_index(agglomerate_into(draw, 2, "average"), true_cluster) for draw in draws]
         rows.append((measure, *(over_seeds(part) for part in parts), over_seeds(found)))
     note = f"Mean angle in degrees, p = {told['rank']}, raw pixels, {told['samples']:,} training samples of each class."
     return Table(f"{item.title}: classes of CIFAR-10", head, tuple(rows), (note,))
 
 
-def _mean_between(draws: NDArray[np.float64], truth: NDArray[np.intp], a: int, b: int) -> list[float]:
+def _mean_between(draws: NDArray[np.float64], true_cluster: NDArray[np.intp], a: int, b: int) -> list[float]:
     """The mean angle over pairs of one class of kind a and another of kind b, of each draw."""
-    pairs = [(i, j) for i in np.flatnonzero(truth == a) for j in np.flatnonzero(truth == b) if i != j]
+    pairs = [(i, j) for i in np.flatnonzero(true_cluster == a) for j in np.flatnonzero(true_cluster == b) if i != j]
     rows, columns = zip(*pairs, strict=True)
     return [float(draw[list(rows), list(columns)].mean()) for draw in draws]
 

@@ -29,7 +29,7 @@ def _table(item: Item, outcome: Outcome, column: str) -> Table:
     rows = tuple(
         (
             f"{method} (automatic)" if method == AUTO else method,
-            over_seeds([run["grouping"]["threshold"] for run in runs]),
+            over_seeds([run["clustering"]["threshold"] for run in runs]),
             counted([run["clusters"] for run in runs]),
             *(percent(runs, p) for p in PROTOCOLS),
             " ".join(str(run["seed"]) for run in runs),
@@ -42,14 +42,14 @@ def _table(item: Item, outcome: Outcome, column: str) -> Table:
 
 def by_cut(outcome: Outcome, column: str) -> dict[str, Runs]:
     """Runs that did not diverge by method, from the smallest threshold to the largest."""
-    runs = [run for run in outcome["runs"] if run["column"] == column and "grouping" in run]
+    runs = [run for run in outcome["runs"] if run["column"] == column and "clustering" in run]
     methods = {run["method"] for run in runs}
     found: dict[str, Runs] = {m: [run for run in runs if run["method"] == m] for m in methods}
     return dict(sorted(found.items(), key=lambda pair: (_beta(pair[1]), pair[0])))
 
 
 def _beta(runs: Runs) -> float:
-    return float(np.mean([run["grouping"]["threshold"] for run in runs]))
+    return float(np.mean([run["clustering"]["threshold"] for run in runs]))
 
 
 def _verdict(cuts: Mapping[str, Runs], protocol: str) -> str:

@@ -32,12 +32,12 @@ def make(item: Item, request: Request) -> Outcome:
 def _clusters(item: Item, column: str, seed: int, request: Request) -> dict[str, Any]:
     dataset, parts = _divided(item, column, seed, request)
     rank = item.settings(request.scale)["rank"]
-    samples = [dataset.x_train[shard] for shard in parts.shards]
-    assert parts.truth is not None  # divided by attribute
-    told: dict[str, Any] = {"column": column, "seed": seed, "truth": parts.truth.tolist()}
-    for name, k in (("automatic", None), ("given", len(set(told["truth"])))):
+    samples = [dataset.x_train[shard] for shard in parts.train_indices]
+    assert parts.true_cluster is not None  # divided by attribute
+    told: dict[str, Any] = {"column": column, "seed": seed, "true_cluster": parts.true_cluster.tolist()}
+    for name, k in (("automatic", None), ("given", len(set(told["true_cluster"])))):
         labels = grouped(samples, rank, k).labels
-        told[name] = {"labels": labels.tolist(), "ari": adjusted_rand_index(labels, parts.truth)}
+        told[name] = {"labels": labels.tolist(), "ari": adjusted_rand_index(labels, parts.true_cluster)}
     told["faces"] = _faces(dataset, parts, told["given"]["labels"], seed)
     return told
 
@@ -56,7 +56,7 @@ def _faces(dataset: Dataset, parts: Partition, labels: list[int], seed: int) -> 
     for k in range(max(labels) + 1):
         members = rng.permutation([c for c, label in enumerate(labels) if label == k])
         chosen = np.resize(members, FACES_SHOWN)
-        shown.append([dataset.x_train[rng.choice(parts.shards[c])].tolist() for c in chosen])
+        shown.append([dataset.x_train[rng.choice(parts.train_indices[c])].tolist() for c in chosen])
     return shown
 
 

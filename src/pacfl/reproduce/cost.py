@@ -7,9 +7,9 @@ import numpy as np
 
 from pacfl import algorithms
 from pacfl.experiment.config import Run
-from pacfl.federation.client_side import Pool, Shard
+from pacfl.federation.client_side import ClientIndices, Pool
 from pacfl.federation.local import local
-from pacfl.learning.client_context import Learning, Samples
+from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.model import as_model
 from pacfl.learning.nets import NETS
 from pacfl.learning.randomness import count_steps
@@ -23,8 +23,8 @@ def steps(run: Run, n_train: int) -> int:
     clients = run.data.clients
     here = clients - run.schedule.newcomers
     each = int(run.data.scheme.get("size", n_train // clients))
-    local_steps = count_steps(each, run.learning.epochs, run.learning.batch)
-    sampled = max(round(run.schedule.sample * here), 1)
+    local_steps = count_steps(each, run.learning.epochs, run.learning.batch_size)
+    sampled = max(round(run.schedule.participation * here), 1)
     return (run.schedule.rounds * sampled + clients) * local_steps
 
 
@@ -35,13 +35,13 @@ def steps_per_second(model: str, workers: int) -> float:
     x = rng.standard_normal((n, 3, 32, 32), dtype=np.float32)
     samples = Samples(x, rng.integers(10, size=n))
     rows = np.split(np.arange(n), MEASURED_CLIENTS)
-    pool = Pool(samples, samples, x, tuple(Shard(part, part) for part in rows))
+    pool = Pool(samples, samples, x, tuple(ClientIndices(part, part) for part in rows))
     fitted = as_model(lambda: NETS[model]((3, 32, 32), 10), 0, 10)
-    learning = Learning(epochs=1)
+    learning = LocalTraining(epochs=1)
     with local(algorithms.build("fedavg"), fitted, pool, learning, 0, workers, engine="auto") as backend:
         downloads = {c: {"w": fitted.initial} for c in range(MEASURED_CLIENTS)}
         backend.train(0, downloads, frozenset())  # whatever is built on first use
         started = time.perf_counter()
         backend.train(1, downloads, frozenset())
         spent = time.perf_counter() - started
-    return MEASURED_CLIENTS * count_steps(MEASURED_SAMPLES, 1, learning.batch) / spent
+    return MEASURED_CLIENTS * count_steps(MEASURED_SAMPLES, 1, learning.batch_size) / spent

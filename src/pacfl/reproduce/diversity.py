@@ -43,7 +43,7 @@ def _recorded(run: Run, request: Request) -> Iterator[dict[str, Any]]:
     wanted = {2**i for i in range(last.bit_length()) if 2**i <= last} | {last}
     with federation.backend(request.workers, run.device, run.engine) as backend:
         for played in going_on(federation, backend, {}):
-            if played.event.sampled and played.t + 1 in wanted:
+            if played.plan.sampled and played.t + 1 in wanted:
                 yield {"round": played.t + 1, **_within_and_across(federation, engine, played.state)}
 
 
@@ -61,6 +61,6 @@ def _within_and_across(federation: Federation, engine: Engine, state: State) -> 
 
 def _gradients(pool: Pool, engine: Engine, w: NDArray[np.float32], clients: Sequence[int]) -> Array:
     """Gradient of every client's training loss at one model: (clients, d)."""
-    rows = (pool.shards[client].train for client in clients)
+    rows = (pool.client_indices[client].train for client in clients)
     samples = (Samples(pool.train.x[at], pool.train.y[at]) for at in rows)
     return np.stack([engine.gradient(w, own) for own in samples]).astype(np.float64)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from pacfl.errors import MissingLibraryError
 from pacfl.files import replaced
 
 if TYPE_CHECKING:
@@ -17,12 +18,8 @@ else:
         try:
             from matplotlib.figure import Figure as Drawn
         except ImportError:
-            raise FiguresError("pictures need matplotlib: pip install 'pacfl[figures]'") from None
+            raise MissingLibraryError("pictures need matplotlib: pip install 'pacfl[figures]'") from None
         return Drawn(**settings)
-
-
-class FiguresError(RuntimeError):
-    """Pictures cannot be drawn here, and what to do."""
 
 
 def save(figure: Any, path: Path) -> Path:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+from pacfl.errors import ConfigError
 from pacfl.experiment.config import read_table
-from pacfl.experiment.settings import ConfigError, nearest, section
+from pacfl.settings import build, suggestion
 
 Scale = Literal["quick", "paper"]
 SCALES: Final[tuple[Scale, ...]] = get_args(Scale)
@@ -56,7 +57,7 @@ class Item:
     def tuned(self, column: str, scale: Scale) -> Tuning | None:
         """How the methods of a column are tuned, if they are."""
         table = self.table(column, scale)["item"]
-        return section(Tuning, table["tuning"], "item.tuning") if "tuning" in table else None
+        return build(Tuning, table["tuning"], "item.tuning") if "tuning" in table else None
 
     def published(self) -> dict[str, Any]:
         """The paper's values, as published."""
@@ -82,10 +83,10 @@ def item(name: str) -> Item:
     known = {item.name: item for item in items()}
     found = known.get(name) or next((item for item in known.values() if str(item.number) == name), None)
     if found is None:
-        raise ConfigError(f"there is no item {name!r}{nearest(name, known)}; there are {', '.join(known)}")
+        raise ConfigError(f"there is no item {name!r}{suggestion(name, known)}")
     return found
 
 
 def _item(path: Path, table: Mapping[str, Any]) -> Item:
     fields = {key: value for key, value in table.items() if key not in ("tuning", "settings")}
-    return section(Item, {**fields, "name": path.stem, "path": path}, "item")
+    return build(Item, {**fields, "name": path.stem, "path": path}, "item")

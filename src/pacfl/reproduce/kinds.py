@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pacfl.experiment.settings import ConfigError
+from pacfl.errors import ConfigError
 from pacfl.reproduce import accuracy, angles, beta, celeba, convergence, curves, divergences, pictures, targets
 from pacfl.reproduce.items import Item, Scale, item
 from pacfl.reproduce.making import Request, trained

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pacfl.errors import ConfigError
 from pacfl.experiment.config import Run
-from pacfl.experiment.settings import ConfigError
 from pacfl.reproduce.availability import missing
 from pacfl.reproduce.items import Item, Scale
 from pacfl.reproduce.missing_runs import ended, playing

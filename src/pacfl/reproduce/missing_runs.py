@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pacfl.errors import DivergedError
 from pacfl.experiment.config import Run
 from pacfl.experiment.run import play
 from pacfl.experiment.store import RunFolder, folder_of, played
-from pacfl.learning.client_context import Diverged
 
 DIVERGED = "diverged"  # the name under which the store keeps how a run diverged
 
@@ -32,7 +32,7 @@ def playing(run: Run, runs: Path, data: Path | None, workers: int) -> Iterator[d
     folder = folder_of(run, runs)
     try:
         yield from played(folder, partial(play, run, folder, data, workers))
-    except Diverged as error:
+    except DivergedError as error:
         told = {"hash": run.hash, "seed": run.seed, "diverged": str(error), "round": len(folder.records())}
         folder.describe(DIVERGED, told)
         yield told

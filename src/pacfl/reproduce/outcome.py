@@ -138,12 +138,12 @@ def curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]
 
 def _threshold(folder: RunFolder) -> dict[str, Any]:
     """The cut in degrees and its finding, of runs that have one."""
-    path = folder.path / "grouping.json"
+    path = folder.path / "clustering.json"
     if not path.exists():
         return {}
-    grouping = json.loads(path.read_text(encoding="utf-8"))
-    told = {key: grouping[key] for key in ("measure", "linkage", "threshold")}
-    return {"grouping": {**told, "finding": grouping["evidence"]["finding"]}}
+    clustering = json.loads(path.read_text(encoding="utf-8"))
+    told = {key: clustering[key] for key in ("measure", "linkage", "threshold")}
+    return {"clustering": {**told, "finding": clustering["evidence"]["finding"]}}
 
 
 def _samples(folder: RunFolder) -> dict[str, Any]:

@@ -65,9 +65,12 @@ def _classes(dataset: Dataset, rank: int) -> dict[str, Any]:
 
 def _clients(dataset: Dataset, data: Mapping[str, Any], rank: int, seed: int) -> dict[str, Any]:
     parts = partition(dataset, build_scheme(data["scheme"]), data["clients"], stream(seed, "partition"))
-    grouping = grouped([dataset.x_train[shard] for shard in parts.shards], rank)
-    found = {"angles": grouping.proximity.round(2).tolist(), "clusters": int(grouping.labels.max()) + 1}
-    return {**found, "ari": None if parts.truth is None else adjusted_rand_index(grouping.labels, parts.truth)}
+    clustering = grouped([dataset.x_train[shard] for shard in parts.train_indices], rank)
+    found = {"angles": clustering.proximity.round(2).tolist(), "clusters": int(clustering.labels.max()) + 1}
+    return {
+        **found,
+        "ari": None if parts.true_cluster is None else adjusted_rand_index(clustering.labels, parts.true_cluster),
+    }
 
 
 def tables(item: Item, outcome: Outcome) -> list[Table]:

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from pacfl.errors import ConfigError
 from pacfl.experiment.config import Run, expand, label
-from pacfl.experiment.settings import ConfigError, nearest
 from pacfl.reproduce.items import Item, Scale
+from pacfl.settings import suggestion
 
-# How PACFL cuts is not tuned with it: whatever the cut, it learns as tuned with the automatic one.
-NOT_TUNED_WITH: Final = ("threshold", "clusters", "measure", "linkage", "per_class")
+# How PACFL cuts is not tuned: whatever the cut, it trains with what was chosen for the automatic one.
+CUT: Final = ("threshold", "clusters", "measure", "linkage", "per_class")
 
 Chosen = Mapping[str, Mapping[str, float]]  # what is tuned -> settings
 
@@ -25,7 +26,7 @@ class Planned:
     @property
     def tuned_as(self) -> str:
         """The method by which it is tuned."""
-        return label({key: value for key, value in self.run.algorithm.items() if key not in NOT_TUNED_WITH})
+        return label(without_cut(self.run.algorithm))
 
 
 def plan(item: Item, column: str, scale: Scale, only: Sequence[str] = (), n_seeds: int | None = None) -> list[Planned]:
@@ -35,9 +36,7 @@ def plan(item: Item, column: str, scale: Scale, only: Sequence[str] = (), n_seed
     for word in only:
         if not any(_asked(one, (word,)) for one in planned):
             methods = list(dict.fromkeys(one.method for one in planned))
-            raise ConfigError(
-                f"{item.name} has no method {word!r}{nearest(word, methods)}; it has {', '.join(methods)}"
-            )
+            raise ConfigError(f"{item.name} has no method {word!r}{suggestion(word, methods)}")
     seeds = sorted({run.seed for run in runs})[: n_seeds or 1 if scale == "quick" else n_seeds]
     return [one for seed in seeds for one in planned if one.run.seed == seed and _asked(one, only)]
 
@@ -52,6 +51,11 @@ def with_settings(run: Run, settings: Mapping[str, float]) -> Run:
     learning = replace(run.learning, lr=settings.get("lr", run.learning.lr))
     algorithm: dict[str, Any] = dict(run.algorithm) | {k: v for k, v in settings.items() if k != "lr"}
     return replace(run, learning=learning, algorithm=algorithm)
+
+
+def without_cut(algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an algorithm for which its learning rate is tuned."""
+    return {key: value for key, value in algorithm.items() if algorithm["name"] != "pacfl" or key not in CUT}
 
 
 def _asked(planned: Planned, only: Sequence[str]) -> bool:

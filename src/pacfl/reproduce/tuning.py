@@ -11,7 +11,7 @@ from pacfl.experiment.config import Run
 from pacfl.federation.algorithm import Algorithm
 from pacfl.reproduce.items import Tuning
 from pacfl.reproduce.missing_runs import ended
-from pacfl.reproduce.planning import NOT_TUNED_WITH, Planned, with_settings
+from pacfl.reproduce.planning import Planned, with_settings, without_cut
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def _chosen(method: str, tried: Sequence[Trial], runs: Path) -> dict[str, Any]:
     best = max(range(len(tried)), key=lambda i: -1.0 if (score := scores[i]) is None else score)
     return {
         "method": method,
-        "judged_by": protocol_of(tried[0].run),
+        "evaluated_by": protocol_of(tried[0].run),
         "chosen": dict(tried[best].settings),
         "trials": [
             {**trial.settings, "accuracy": score, "hash": trial.run.hash}
@@ -75,7 +75,7 @@ def _grid(planned: Planned, tuning: Tuning) -> Iterator[Trial]:
         run,
         data=replace(run.data, validation=tuning.validation),
         schedule=replace(run.schedule, rounds=tuning.rounds, evaluate_every=0, personal_every=0, newcomers=0),
-        algorithm={key: value for key, value in run.algorithm.items() if key not in NOT_TUNED_WITH},
+        algorithm=without_cut(run.algorithm),
     )
     grid: dict[str, tuple[float, ...]] = {"lr": tuning.lr}
     if run.algorithm["name"] == "fedprox":

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.signatures.reading import DataError
+from pacfl.errors import DataError
 
 Images = NDArray[Any]
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.errors import DataError
 from pacfl.files import replaced, write_atomically
-from pacfl.signatures.reading import DataError
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.subspace import LINKAGES, MEASURES, Bridge, Grouping, Measure, regroup
+from pacfl.subspace import LINKAGES, MEASURES, Clustering, Measure, MergeSuggestion, assign_newcomers
 from pacfl.subspace.hierarchy import check_proximity
 from pacfl.subspace.proximity import stack
 
@@ -28,32 +28,32 @@ class Federation:
     names: tuple[str, ...]
     bases: tuple[NDArray[np.float32], ...]
     how: dict[str, Any]  # preprocess, per_class, rank, protection: newcomers must be made the same way
-    grouping: Grouping
+    clustering: Clustering
 
     def clusters(self) -> list[list[str]]:
         """Names by cluster."""
-        labels = self.grouping.labels
+        labels = self.clustering.labels
         return [[self.names[i] for i in np.flatnonzero(labels == k)] for k in range(int(labels.max()) + 1)]
 
     def summary(self) -> dict[str, Any]:
         """What clusters.json says."""
         return {
             "format": FORMAT,
-            "threshold": self.grouping.threshold,
-            "unit": unit_in_words(self.grouping),
-            "measure": self.grouping.measure,
-            "linkage": self.grouping.linkage,
-            "evidence": self.grouping.evidence,
+            "threshold": self.clustering.threshold,
+            "unit": threshold_unit(self.clustering),
+            "measure": self.clustering.measure,
+            "linkage": self.clustering.linkage,
+            "evidence": self.clustering.evidence,
             "clusters": self.clusters(),
         }
 
 
-def unit_in_words(grouping: Grouping) -> str:
+def threshold_unit(clustering: Clustering) -> str:
     """What the threshold's degrees are degrees of."""
-    return "degrees" if grouping.unit is None else "degrees, adjusted to the noise of a typical client"
+    return "degrees" if clustering.reference_scale is None else "degrees, adjusted to the noise of a typical client"
 
 
-def found(clients: dict[str, SignatureFile], grouping: Grouping) -> Federation:
+def found(clients: dict[str, SignatureFile], clustering: Clustering) -> Federation:
     """A federation of named clients, grouped in the same order."""
     first = next(iter(clients.values()))
     return Federation(
@@ -65,16 +65,18 @@ def found(clients: dict[str, SignatureFile], grouping: Grouping) -> Federation:
             "rank": first.rank,
             "protection": first.protection,
         },
-        grouping=grouping,
+        clustering=clustering,
     )
 
 
 def own_angles(clients: dict[str, SignatureFile], measure: Measure) -> list[Array]:
     """What each client measured against itself."""
-    return [client.self_angles.get(measure, np.empty(0)) for client in clients.values()]
+    return [client.split_half_angles.get(measure, np.empty(0)) for client in clients.values()]
 
 
-def joined(federation: Federation, newcomers: dict[str, SignatureFile]) -> tuple[Federation, tuple[Bridge, ...]]:
+def joined(
+    federation: Federation, newcomers: dict[str, SignatureFile]
+) -> tuple[Federation, tuple[MergeSuggestion, ...]]:
     """The federation with newcomers placed, and bridges between old clusters that they make. Nobody else moves."""
     known = [name for name in newcomers if name in federation.names]
     if known:
@@ -85,10 +87,10 @@ def joined(federation: Federation, newcomers: dict[str, SignatureFile]) -> tuple
             f"the federation has {federation.bases[0].shape[0]} features, the newcomers {bases[0].shape[0]}; "
             "sign data of the same shape"
         )
-    own = own_angles(newcomers, federation.grouping.measure)
-    grouping, bridges = regroup(federation.grouping, federation.bases, bases, own)
+    own = own_angles(newcomers, federation.clustering.measure)
+    clustering, bridges = assign_newcomers(federation.clustering, federation.bases, bases, own)
     names, all_bases = (*federation.names, *newcomers), (*federation.bases, *bases)
-    return replace(federation, names=names, bases=all_bases, grouping=grouping), bridges
+    return replace(federation, names=names, bases=all_bases, clustering=clustering), bridges
 
 
 def save(federation: Federation, folder: Path) -> None:
@@ -97,16 +99,18 @@ def save(federation: Federation, folder: Path) -> None:
     bases = np.zeros((len(federation.bases), federation.bases[0].shape[0], rank), dtype=np.float32)
     for padded, basis in zip(bases, federation.bases, strict=True):
         padded[:, : basis.shape[1]] = basis
-    grouping = federation.grouping
-    words = {key: getattr(grouping, key) for key in ("measure", "linkage", "unit", "threshold", "evidence")}
+    clustering = federation.clustering
+    words = {
+        key: getattr(clustering, key) for key in ("measure", "linkage", "reference_scale", "threshold", "evidence")
+    }
     settings = {"format": FORMAT, "how": federation.how, **words}
     with replaced(folder / STATE) as file:
         np.savez(
             file,
             names=np.array(federation.names),
-            proximity=grouping.proximity,
-            labels=grouping.labels,
-            floors=grouping.floors,
+            proximity=clustering.proximity,
+            labels=clustering.labels,
+            noise_scale=clustering.noise_scale,
             bases=bases,
             directions=np.array([basis.shape[1] for basis in federation.bases]),
             settings=np.array(json.dumps(settings)),
@@ -126,8 +130,8 @@ def load(folder: Path) -> Federation:
                 names=tuple(str(name) for name in state["names"]),
                 bases=tuple(basis[:, :count] for basis, count in zip(bases, counts, strict=True)),
                 how=settings.pop("how"),
-                grouping=Grouping(
-                    proximity=state["proximity"], floors=state["floors"], labels=state["labels"], **settings
+                clustering=Clustering(
+                    proximity=state["proximity"], noise_scale=state["noise_scale"], labels=state["labels"], **settings
                 ),
             )
             _check(federation)
@@ -144,20 +148,22 @@ def load(folder: Path) -> Federation:
 
 def _check(federation: Federation) -> None:
     """Refuse a federation whose parts do not belong together, before anybody counts on it."""
-    grouping, n = federation.grouping, len(federation.names)
-    check_proximity(grouping.proximity)
+    clustering, n = federation.clustering, len(federation.names)
+    check_proximity(clustering.proximity)
     _, ranks = stack(federation.bases)
-    numbers = [grouping.threshold, *([] if grouping.unit is None else [grouping.unit])]
+    numbers = [clustering.threshold, *([] if clustering.reference_scale is None else [clustering.reference_scale])]
     holds = {
-        "as many of everything as clients": len(grouping.proximity) == len(ranks) == n,
+        "as many of everything as clients": len(clustering.proximity) == len(ranks) == n,
         "names of their own": len(set(federation.names)) == n,
-        "labels": grouping.labels.shape == (n,)
-        and grouping.labels.dtype.kind in "ui"
-        and set(grouping.labels.tolist()) == set(range(int(grouping.labels.max()) + 1)),
-        "floors": grouping.floors.shape == (n,) and bool((np.isfinite(grouping.floors) & (grouping.floors > 0)).all()),
-        "numbers to cut by": all(isinstance(x, float) and 0 <= x < np.inf for x in numbers) and grouping.unit != 0,
-        "known words": grouping.measure in MEASURES and grouping.linkage in LINKAGES,
-        "reasons": isinstance(grouping.evidence.get("reasons"), str),
+        "labels": clustering.labels.shape == (n,)
+        and clustering.labels.dtype.kind in "ui"
+        and set(clustering.labels.tolist()) == set(range(int(clustering.labels.max()) + 1)),
+        "noise_scale": clustering.noise_scale.shape == (n,)
+        and bool((np.isfinite(clustering.noise_scale) & (clustering.noise_scale > 0)).all()),
+        "numbers to cut by": all(isinstance(x, float) and 0 <= x < np.inf for x in numbers)
+        and clustering.reference_scale != 0,
+        "known words": clustering.measure in MEASURES and clustering.linkage in LINKAGES,
+        "reasons": isinstance(clustering.evidence.get("reasons"), str),
         "how they were signed": set(federation.how) == {"preprocess", "per_class", "rank", "protection"},
     }
     lacking = [what for what, there in holds.items() if not there]
@@ -167,7 +173,7 @@ def _check(federation: Federation) -> None:
 
 def widths(federation: Federation) -> list[tuple[float, float | None]]:
     """For every cluster: its mean angle inside, and the mean angle to the nearest other cluster, in degrees."""
-    labels, proximity = federation.grouping.labels, federation.grouping.proximity
+    labels, proximity = federation.clustering.labels, federation.clustering.proximity
     members = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
     rows = []
     for c, own in enumerate(members):

@@ -7,8 +7,9 @@ import numpy as np
 from scipy.cluster.hierarchy import dendrogram as draw_dendrogram
 from scipy.cluster.hierarchy import leaves_list
 
+from pacfl.errors import MissingLibraryError
 from pacfl.files import replaced
-from pacfl.signatures.federation import Federation, unit_in_words
+from pacfl.signatures.federation import Federation, threshold_unit
 from pacfl.subspace.hierarchy import dendrogram
 
 if TYPE_CHECKING:
@@ -21,20 +22,16 @@ MOST_NAMES: Final = 120  # more would not be legible
 MOST_LEAVES: Final = 300  # more would not be visible
 
 
-class FiguresError(RuntimeError):
-    """Pictures cannot be drawn here, and what to do."""
-
-
 def draw(federation: Federation, folder: Path, kind: Picture) -> list[Path]:
     """Write dendrogram and heat map into the folder; where they are."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise FiguresError("pictures need matplotlib: pip install 'pacfl[figures]'") from None
+        raise MissingLibraryError("pictures need matplotlib: pip install 'pacfl[figures]'") from None
     if len(federation.names) < 2:
         return []
-    grouping = federation.grouping
-    tree = dendrogram(grouping.distances(), grouping.linkage)
+    clustering = federation.clustering
+    tree = dendrogram(clustering.distances(), clustering.linkage)
 
     n_leaves = min(len(federation.names), MOST_LEAVES)
     figure = Figure(figsize=(max(5.0, min(16.0, 0.16 * n_leaves + 2)), 4.5), layout="constrained")
@@ -45,28 +42,28 @@ def draw(federation: Federation, folder: Path, kind: Picture) -> list[Path]:
         ax=axes,
         labels=labels,
         no_labels=labels is None,
-        color_threshold=grouping.threshold,
+        color_threshold=clustering.threshold,
         above_threshold_color="0.6",
         truncate_mode="lastp" if len(federation.names) > MOST_LEAVES else None,
         p=MOST_LEAVES,
         leaf_rotation=90,
     )
-    axes.axhline(grouping.threshold, color="black", linestyle="--", linewidth=0.8)
-    axes.set_ylabel(f"{grouping.measure} angle ({unit_in_words(grouping)})")
-    axes.set_title(f"{int(grouping.labels.max()) + 1} clusters at {grouping.threshold:.3g} degrees")
+    axes.axhline(clustering.threshold, color="black", linestyle="--", linewidth=0.8)
+    axes.set_ylabel(f"{clustering.measure} angle ({threshold_unit(clustering)})")
+    axes.set_title(f"{int(clustering.labels.max()) + 1} clusters at {clustering.threshold:.3g} degrees")
     dendrogram_path = _save(figure, folder / f"dendrogram.{kind}", kind)
 
-    order = np.lexsort([np.argsort(leaves_list(tree)), grouping.labels])
+    order = np.lexsort([np.argsort(leaves_list(tree)), clustering.labels])
     figure = Figure(figsize=(6.4, 5.4), layout="constrained")
     axes = figure.subplots()
-    image = axes.imshow(grouping.proximity[np.ix_(order, order)], cmap="viridis", interpolation="nearest")
-    for boundary in np.flatnonzero(np.diff(grouping.labels[order])) + 0.5:
+    image = axes.imshow(clustering.proximity[np.ix_(order, order)], cmap="viridis", interpolation="nearest")
+    for boundary in np.flatnonzero(np.diff(clustering.labels[order])) + 0.5:
         axes.axhline(boundary, color="white", linewidth=0.8)
         axes.axvline(boundary, color="white", linewidth=0.8)
     if len(order) <= MOST_NAMES // 3:
         axes.set_xticks(range(len(order)), [federation.names[i] for i in order], rotation=90, fontsize=7)
         axes.set_yticks(range(len(order)), [federation.names[i] for i in order], fontsize=7)
-    figure.colorbar(image, label=f"{grouping.measure} angle (degrees)")
+    figure.colorbar(image, label=f"{clustering.measure} angle (degrees)")
     axes.set_title("Angles between clients, by cluster")
     return [dendrogram_path, _save(figure, folder / f"heatmap.{kind}", kind)]
 

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from pacfl.errors import DataError
+
 Array = NDArray[Any]
 Preprocess = Literal["raw", "normalise", "unit"]
 PREPROCESSES: Final[tuple[Preprocess, ...]] = get_args(Preprocess)
@@ -21,10 +23,6 @@ MOST_HEADER_BYTES: Final = 10_000  # of an array: what numpy takes
 MOST_PIXELS: Final = 1 << 26  # of an image: more than any camera's, and 200 MB once it is read
 MOST_SHRUNK: Final = 1032  # deflate makes nothing smaller than one part in so many
 IMAGE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
-
-
-class DataError(ValueError):
-    """Data that cannot be read, and what to do."""
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.errors import SignatureError
 from pacfl.files import write_atomically
 from pacfl.privacy import Guarantee
 from pacfl.privacy.gaussian import check_budget
 from pacfl.subspace import MEASURES
 from pacfl.subspace.proximity import ORTHONORMAL_WITHIN
-from pacfl.subspace.split_half import SelfAngles
+from pacfl.subspace.split_half import SplitHalfAngles
 
 MAGIC: Final = b"PACFLSIG"
 VERSION: Final = 1
@@ -34,10 +35,6 @@ MOST_SELF_ANGLES: Final = 1024
 MOST_REDUCTION: Final = 100  # characters
 
 
-class SignatureError(ValueError):
-    """A signature file that cannot be used, and why."""
-
-
 @dataclass(frozen=True, eq=False)
 class SignatureFile:
     """A signature and what must be known to compare it."""
@@ -47,7 +44,7 @@ class SignatureFile:
     per_class: bool
     preprocess: str
     samples: int | None  # None where even their number is private
-    self_angles: SelfAngles = field(default_factory=dict)
+    split_half_angles: SplitHalfAngles = field(default_factory=dict)
     privacy: Guarantee | None = None
 
     @property
@@ -66,7 +63,7 @@ class SignatureFile:
             "samples": self.samples,
             "privacy": None if self.privacy is None else asdict(self.privacy),
             "self_angles": {
-                measure: [float(f"{a:.6g}") for a in angles] for measure, angles in self.self_angles.items()
+                measure: [float(f"{a:.6g}") for a in angles] for measure, angles in self.split_half_angles.items()
             },
         }
 
@@ -140,7 +137,7 @@ def _checked(content: bytes, header: dict[str, Any]) -> SignatureFile:
         per_class=header["per_class"],
         preprocess=header["preprocess"],
         samples=_whole(header, "samples", 1 << 48) if privacy is None else None,
-        self_angles=_self_angles(header.get("self_angles")),
+        split_half_angles=_self_angles(header.get("self_angles")),
         privacy=privacy,
     )
 
@@ -160,19 +157,19 @@ def _privacy(table: Any) -> Guarantee | None:
     return Guarantee(epsilon, delta, reduction[:MOST_REDUCTION])
 
 
-def _self_angles(table: Any) -> SelfAngles:
+def _self_angles(table: Any) -> SplitHalfAngles:
     if not isinstance(table, dict) or not set(table) <= set(MEASURES):
-        raise SignatureError("has self-angles that are not a table of measures; it is damaged")
+        raise SignatureError("has split-half angles that are not a table of measures; it is damaged")
     angles = {}
     for measure in MEASURES:
         listed = table.get(measure, [])
         if not isinstance(listed, list) or len(listed) > MOST_SELF_ANGLES:
-            raise SignatureError(f"has self-angles for {measure} that are not a short list; it is damaged")
+            raise SignatureError(f"has split-half angles for {measure} that are not a short list; it is damaged")
         if not all(isinstance(a, int | float) and not isinstance(a, bool) for a in listed):
-            raise SignatureError(f"has self-angles for {measure} that are not numbers; it is damaged")
+            raise SignatureError(f"has split-half angles for {measure} that are not numbers; it is damaged")
         array = np.asarray(listed, dtype=np.float64)
         if not (np.isfinite(array) & (array >= 0) & (array <= 90 * MOST_DIRECTIONS)).all():
-            raise SignatureError(f"has self-angles for {measure} that are not angles; it is damaged")
+            raise SignatureError(f"has split-half angles for {measure} that are not angles; it is damaged")
         angles[measure] = array
     return angles
 

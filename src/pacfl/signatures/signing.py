@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
+from pacfl.errors import DataError
 from pacfl.privacy import private_signature
 from pacfl.signatures import reading, sigfile
-from pacfl.signatures.reading import DataError, Reading
+from pacfl.signatures.reading import Reading
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.subspace import RankWarning, self_angles, signature
+from pacfl.subspace import RankWarning, signature, split_half_angles
 
 
 def sign(path: Path, rank: int, how: Reading) -> SignatureFile:
@@ -25,7 +26,7 @@ def sign(path: Path, rank: int, how: Reading) -> SignatureFile:
             per_class=labels is not None,
             preprocess=how.identity(),
             samples=len(x),
-            self_angles=self_angles(x, rank, labels),
+            split_half_angles=split_half_angles(x, rank, labels),
         )
     except DataError:
         raise
@@ -50,7 +51,7 @@ def sign_privately(path: Path, rank: int, how: Reading, epsilon: float, delta: f
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: {error}") from None
     basis = made.basis.astype(np.float32)
-    return SignatureFile(basis, rank, False, how.identity(), None, made.self_angles, made.guarantee)
+    return SignatureFile(basis, rank, False, how.identity(), None, made.split_half_angles, made.guarantee)
 
 
 def open_client(path: Path, rank: int, how: Reading) -> SignatureFile:

@@ -2,46 +2,46 @@
 
 from pacfl.subspace.agreement import adjusted_rand_index, match
 from pacfl.subspace.angles import principal_angles
-from pacfl.subspace.clustering import Grouping, group, regroup
+from pacfl.subspace.clustering import Clustering, assign_newcomers, cluster
 from pacfl.subspace.divergence import bhattacharyya, kl, mmd
 from pacfl.subspace.hierarchy import LINKAGES, Linkage, agglomerate, agglomerate_into
-from pacfl.subspace.newcomers import Bridge, Placement, place
-from pacfl.subspace.noise_scale import adjust, floors
+from pacfl.subspace.newcomers import Assignment, MergeSuggestion, place
+from pacfl.subspace.noise_scale import noise_scale, rescale_by_noise
 from pacfl.subspace.proximity import MEASURES, Measure, extend, newcomer_rows, proximity
 from pacfl.subspace.signature import RankWarning, SignatureStream, signature
-from pacfl.subspace.split_half import self_angles
+from pacfl.subspace.split_half import split_half_angles
 from pacfl.subspace.threshold import Choice, Cut, Evidence, choose_threshold
 
 __all__ = [
     "LINKAGES",
     "MEASURES",
-    "Bridge",
+    "Assignment",
     "Choice",
+    "Clustering",
     "Cut",
     "Evidence",
-    "Grouping",
     "Linkage",
     "Measure",
-    "Placement",
+    "MergeSuggestion",
     "RankWarning",
     "SignatureStream",
-    "adjust",
     "adjusted_rand_index",
     "agglomerate",
     "agglomerate_into",
+    "assign_newcomers",
     "bhattacharyya",
     "choose_threshold",
+    "cluster",
     "extend",
-    "floors",
-    "group",
     "kl",
     "match",
     "mmd",
     "newcomer_rows",
+    "noise_scale",
     "place",
     "principal_angles",
     "proximity",
-    "regroup",
-    "self_angles",
+    "rescale_by_noise",
     "signature",
+    "split_half_angles",
 ]

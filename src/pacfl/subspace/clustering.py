@@ -1,4 +1,4 @@
-"""From signatures to clusters in one step, and on to newcomers: what every user of this layer does."""
+"""From the proximity to clusters in one step, and on to newcomers."""
 
 import json
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.subspace.hierarchy import Labels, Linkage, agglomerate, agglomerate_into, dendrogram
-from pacfl.subspace.newcomers import Bridge, place
-from pacfl.subspace.noise_scale import adjust, floors, typical
+from pacfl.subspace.newcomers import MergeSuggestion, place
+from pacfl.subspace.noise_scale import noise_scale, reference_scale, rescale_by_noise
 from pacfl.subspace.proximity import Measure, Signatures, extend
 from pacfl.subspace.threshold import choose_threshold
 
@@ -18,73 +18,78 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Grouping:
-    """How far apart clients are, where that is cut, and which cluster is whose."""
+class Clustering:
+    """How far apart clients are, where the dendrogram is cut, and who is in which cluster."""
 
     measure: Measure
     linkage: Linkage
     proximity: Array  # (n, n) degrees, as measured
-    floors: Array  # (n,) degrees of sampling noise
-    unit: float | None  # the typical floor, if the adjusted proximity is what is cut; None if the proximity itself
+    noise_scale: Array  # (n,) degrees of sampling noise
+    reference_scale: float | None  # degrees, if the rescaled proximity is what is cut; None if the proximity itself
     threshold: float  # degrees
     labels: Labels  # (n,)
     evidence: dict[str, Any]  # plain values, ready for JSON
 
     def distances(self) -> Array:
         """The matrix that the threshold cuts."""
-        return self.proximity if self.unit is None else adjust(self.proximity, self.floors, self.unit)
+        if self.reference_scale is None:
+            return self.proximity
+        return rescale_by_noise(self.proximity, self.noise_scale, self.reference_scale)
 
-    def of(self, clients: Sequence[int]) -> "Grouping":
-        """The same of some clients, by their places."""
+    def subset(self, clients: Sequence[int]) -> "Clustering":
+        """The same clustering of some of the clients, by their positions."""
         rows = np.asarray(clients, dtype=np.intp)
         square = self.proximity[np.ix_(rows, rows)]
-        return replace(self, proximity=square, floors=self.floors[rows], labels=self.labels[rows])
+        return replace(self, proximity=square, noise_scale=self.noise_scale[rows], labels=self.labels[rows])
 
 
-def group(
+def cluster(
     proximity: Array,
-    self_angles: Sequence[ArrayLike] | None,
+    split_half_angles: Sequence[ArrayLike] | None,
     measure: Measure = "smallest",
     linkage: Linkage = "average",
     threshold: float | None = None,
     n_clusters: int | None = None,
-) -> Grouping:
-    """Cluster at a threshold in degrees, into a number of clusters, or, if neither is given, as the noise tells.
+) -> Clustering:
+    """Cluster at a threshold in degrees, into a number of clusters, or, without either, at the automatic threshold.
 
-    proximity (n, n) in degrees by the measure, self_angles n × (splits,) by the same measure.
+    proximity (n, n) in degrees by the measure, split_half_angles n × (splits,) by the same measure.
     """
     if threshold is not None and n_clusters is not None:
         raise ValueError("either a threshold or a number of clusters may be given, not both")
-    floor = floors(proximity, self_angles)
-    unit: float | None = typical(floor)
+    noise = noise_scale(proximity, split_half_angles)
+    reference: float | None = reference_scale(noise)
     if threshold is not None:
-        labels, unit = agglomerate(proximity, threshold, linkage), None
+        labels, reference = agglomerate(proximity, threshold, linkage), None
         evidence: dict[str, Any] = {"finding": "given", "reasons": "The threshold was given."}
     elif n_clusters is not None:
-        distances = adjust(proximity, floor, unit)
+        distances = rescale_by_noise(proximity, noise, reference)
         labels = agglomerate_into(distances, n_clusters, linkage)
         threshold = _level_of(dendrogram(distances, linkage), n_clusters)
         evidence = {"finding": "given", "reasons": "The number of clusters was given."}
     else:
-        choice = choose_threshold(proximity, self_angles, linkage)
+        choice = choose_threshold(proximity, split_half_angles, linkage)
         labels, threshold = choice.labels, choice.threshold
         evidence = json.loads(json.dumps(asdict(choice.evidence)))
-    return Grouping(measure, linkage, proximity, floor, unit, float(threshold), labels, evidence)
+    return Clustering(measure, linkage, proximity, noise, reference, float(threshold), labels, evidence)
 
 
-def regroup(
-    grouping: Grouping, old: Signatures, new: Signatures, self_angles: Sequence[ArrayLike]
-) -> tuple[Grouping, tuple[Bridge, ...]]:
-    """The grouping with newcomers placed, and the bridges they make between old clusters. Nobody else moves.
+def assign_newcomers(
+    clustering: Clustering, old: Signatures, new: Signatures, split_half_angles: Sequence[ArrayLike]
+) -> tuple[Clustering, tuple[MergeSuggestion, ...]]:
+    """The clustering with newcomers in it, and the merges of old clusters that they suggest. Nobody else moves.
 
-    old n × (features, p), new m × (features, q), self_angles of the new m × (splits,).
+    old n × (features, p), new m × (features, q), split_half_angles of the new m × (splits,).
     """
-    n = len(grouping.labels)
-    proximity = extend(grouping.proximity, old, new, grouping.measure)
-    floor = np.concatenate([grouping.floors, floors(proximity[n:], self_angles)])
-    rows = proximity[n:] if grouping.unit is None else adjust(proximity[n:], floor, grouping.unit)
-    placement = place(rows, grouping.labels, grouping.threshold, grouping.linkage)
-    return replace(grouping, proximity=proximity, floors=floor, labels=placement.labels), placement.bridges
+    n = len(clustering.labels)
+    proximity = extend(clustering.proximity, old, new, clustering.measure)
+    noise = np.concatenate([clustering.noise_scale, noise_scale(proximity[n:], split_half_angles)])
+    rows = proximity[n:]
+    if clustering.reference_scale is not None:
+        rows = rescale_by_noise(rows, noise, clustering.reference_scale)
+    assigned = place(rows, clustering.labels, clustering.threshold, clustering.linkage)
+    joined = replace(clustering, proximity=proximity, noise_scale=noise, labels=assigned.labels)
+    return joined, assigned.merge_suggestions
 
 
 def _level_of(tree: Array, n_clusters: int) -> float:

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Bridge:
+class MergeSuggestion:
     """A newcomer that is within the threshold of two old clusters: a suggestion to merge them."""
 
     newcomer: int
@@ -22,15 +22,15 @@ class Bridge:
 
 
 @dataclass(frozen=True, eq=False)
-class Placement:
+class Assignment:
     """Where newcomers went. Old labels are as they were."""
 
     labels: Labels  # (n + m,), old clients first
     opened: tuple[int, ...]  # clusters that did not exist before
-    bridges: tuple[Bridge, ...]
+    merge_suggestions: tuple[MergeSuggestion, ...]
 
 
-def place(proximity: ArrayLike, labels: ArrayLike, threshold: float, linkage: Linkage = "average") -> Placement:
+def place(proximity: ArrayLike, labels: ArrayLike, threshold: float, linkage: Linkage = "average") -> Assignment:
     """A cluster for every newcomer: the nearest within the threshold, or a new one.
 
     proximity (n + m, n + m) with the newcomers last, or only the newcomers' rows of it (m, n + m), as `newcomer_rows`
@@ -56,7 +56,7 @@ def place(proximity: ArrayLike, labels: ArrayLike, threshold: float, linkage: Li
     names = [int(name) for name in np.unique(old)]
     groups = [np.flatnonzero(old == name) for name in names] + [np.array([i]) for i in range(n, n + m)]
     distances = _from_newcomers(rows, groups, linkage)
-    bridges = _bridges(distances[len(names) :, : len(names)], names, threshold)
+    merge_suggestions = _merge_suggestions(distances[len(names) :, : len(names)], names, threshold)
     merged = _merge_newcomers(distances, groups, len(names), threshold, linkage)
     new_labels = np.concatenate([old, np.zeros(m, dtype=np.intp)])
     opened: list[int] = []
@@ -67,7 +67,7 @@ def place(proximity: ArrayLike, labels: ArrayLike, threshold: float, linkage: Li
             name = max(names, default=-1) + 1 + len(opened)
             opened.append(name)
             new_labels[members] = name
-    return Placement(new_labels, tuple(opened), bridges)
+    return Assignment(new_labels, tuple(opened), merge_suggestions)
 
 
 def _newcomers_of(proximity: ArrayLike, n: int) -> Array:
@@ -130,11 +130,11 @@ def _from_newcomers(rows: Array, groups: list[NDArray[np.intp]], linkage: Linkag
     return distances
 
 
-def _bridges(distances: Array, names: list[int], threshold: float) -> tuple[Bridge, ...]:
-    bridges = []
+def _merge_suggestions(distances: Array, names: list[int], threshold: float) -> tuple[MergeSuggestion, ...]:
+    merge_suggestions = []
     for newcomer, row in enumerate(distances):
         near = [k for k in np.argsort(row, kind="stable") if row[k] <= threshold][:2]
         if len(near) == 2:
             a, b = near
-            bridges.append(Bridge(newcomer, (names[a], names[b]), (float(row[a]), float(row[b]))))
-    return tuple(bridges)
+            merge_suggestions.append(MergeSuggestion(newcomer, (names[a], names[b]), (float(row[a]), float(row[b]))))
+    return tuple(merge_suggestions)

@@ -8,7 +8,7 @@ from scipy.spatial.distance import pdist, squareform
 from scipy.stats import chi2
 
 from pacfl.subspace.hierarchy import Linkage, dendrogram
-from pacfl.subspace.noise_scale import RESOLUTION, adjust, nearest
+from pacfl.subspace.noise_scale import RESOLUTION, nearest, rescale_by_noise
 
 Array = NDArray[np.float64]
 
@@ -17,7 +17,7 @@ PANEL: Final = 300  # clients at most in one simulation, so that it takes second
 
 
 def null_limits(
-    floor: Array,
+    noise_scale: Array,
     known: NDArray[np.bool_],
     energies: Array,
     linkage: Linkage,
@@ -32,11 +32,11 @@ def null_limits(
     client's own self-comparisons (mean 1) and whose direction is uniform in as many dimensions as the spread of those
     implies: a squared length with variance 2 / d is that of a normal vector in d dimensions.
     """
-    n = len(floor)
+    n = len(noise_scale)
     if n < 2:
         return np.ones(1), 1.0
     dimensions = int(np.clip(np.rint(2 / max(energies.var(), 1e-9)), 1, 1000))
-    draws = (_null_draw(floor, known, energies, dimensions, rng) for _ in range(SIMULATIONS))
+    draws = (_null_draw(noise_scale, known, energies, dimensions, rng) for _ in range(SIMULATIONS))
     highest = np.array([_highest(dendrogram(ratio, linkage), n) for ratio in draws])
     rate = error_rate / highest.shape[1]
     limits = [_gumbel_limit(column[column > 0], rate) for column in highest.T]
@@ -53,20 +53,22 @@ def _gumbel_limit(maxima: Array, rate: float) -> float:
 
 
 def _null_draw(
-    floor: Array, known: NDArray[np.bool_], energies: Array, dimensions: int, rng: np.random.Generator
+    noise_scale: Array, known: NDArray[np.bool_], energies: Array, dimensions: int, rng: np.random.Generator
 ) -> Array:
     """Proximity, in units of noise, of clients that are all alike."""
     energy = rng.permuted(energies, axis=1)[:, 0]
-    if len(floor) > PANEL:
+    if len(noise_scale) > PANEL:
         # Outliers are what merges last: keep the tenth of the panel that stands out most, and a sample of the rest
         order = np.argsort(-energy)
         rest = rng.choice(order[PANEL // 10 :], PANEL - PANEL // 10, replace=False)
         kept = np.concatenate([order[: PANEL // 10], rest])
-        energy, floor, known = energy[kept], floor[kept], known[kept]
-    noise = rng.standard_normal((len(floor), dimensions))
-    noise *= (floor * np.sqrt(energy / 2 / (noise**2).sum(axis=1)))[:, None]
+        energy, noise_scale, known = energy[kept], noise_scale[kept], known[kept]
+    noise = rng.standard_normal((len(noise_scale), dimensions))
+    noise *= (noise_scale * np.sqrt(energy / 2 / (noise**2).sum(axis=1)))[:, None]
     distances = squareform(pdist(noise))
-    return adjust(distances, np.where(known, floor, np.maximum(nearest(distances), RESOLUTION)), unit=1.0)
+    return rescale_by_noise(
+        distances, np.where(known, noise_scale, np.maximum(nearest(distances), RESOLUTION)), reference=1.0
+    )
 
 
 def _highest(tree: Array, n: int) -> Array:
@@ -87,9 +89,9 @@ def size_classes(tree: Array) -> NDArray[np.intp]:
 
 
 def noise_energies(proximity: Array, own: list[Array]) -> Array:
-    """Squared lengths of each client's noise, mean 1: its squared self-angles over their mean: (n, draws).
+    """Squared lengths of each client's noise, mean 1: its squared split-half angles over their mean: (n, draws).
 
-    A client without self-angles is given those of normal noise, in as many dimensions as the others show, or, if nobody
+    A client without any is given those of normal noise, in as many dimensions as the others show, or, if no client
     has any, as nearest neighbours show by the ratio of the second to the first (Facco and others, 2017).
     """
     measured = [a**2 / np.mean(a**2) if a.any() else np.empty(0) for a in own]

@@ -11,7 +11,7 @@ from pacfl.subspace.proximity import MEASURES, Measure, component_angles
 from pacfl.subspace.signature import as_labels, as_rows, check_rank, leading_of_classes, of_unit_size
 
 Array = NDArray[np.float64]
-SelfAngles = dict[Measure, Array]
+SplitHalfAngles = dict[Measure, Array]
 Halves = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
 
 # Random splits of a client's samples into halves: the floor, a mean over them, is then known to about 2 %.
@@ -24,9 +24,9 @@ MOST_SAMPLES_OF_FIRST: Final = 128
 OF_FIRST: Final = frozenset[Measure](["smallest", "entrywise"])
 
 
-def self_angles(
+def split_half_angles(
     x: ArrayLike, rank: int, labels: ArrayLike | None = None, measures: Sequence[Measure] = MEASURES
-) -> SelfAngles:
+) -> SplitHalfAngles:
     """Angles between signatures of two samples of the same distribution, each as large as x, for the measures asked.
 
     x (n, ...)  ->  measure: (32,) degrees, one for each random split of the samples into halves. Empty arrays
@@ -41,7 +41,7 @@ def self_angles(
     named = None if labels is None else as_labels(labels, len(rows))
     of_first = [measure for measure in measures if measure in OF_FIRST and named is None]
     of_all = [measure for measure in measures if measure not in of_first]
-    told: SelfAngles = {}
+    told: SplitHalfAngles = {}
     for asked, most in ((of_first, MOST_SAMPLES_OF_FIRST), (of_all, MOST_SAMPLES)):
         if asked:
             overlaps, share = _of_halves(rows, rank, named, most)

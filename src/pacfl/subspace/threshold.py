@@ -1,11 +1,11 @@
 """The threshold chosen from the clients' own sampling noise, with the evidence for it.
 
-Angles are put in units of noise: 1 is what two samples of the same client show (`floors`, `adjust`). A federation of
-clients that are all alike is then simulated, with the same number of clients, the same noise and the same linkage: its
-merges stand at heights that sampling alone explains (`null_limits`), and merges above them are differences. The more
-clients stand together, the less chance explains: merges of larger groups have lower limits. Where differences run on
-without a gap, as with clients that mix classes at will, the finest cut is not reproducible, and the finest one that
-is takes its place (`reproducibility`).
+Angles are put in units of noise: 1 is what two samples of the same client show (`noise_scale`, `rescale_by_noise`).
+A homogeneous federation is then simulated, with the same number of clients, the same noise and the same linkage: its
+merges are at heights that sampling alone explains (`null_limits`), and merges above them are differences. The larger
+the groups, the less chance explains: merges of larger groups have lower limits. Where differences are gradual, without
+a gap, as with clients that mix classes at will, the finest cut is not reproducible, and the finest one that is takes
+its place (`reproducibility`).
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.subspace.hierarchy import Labels, Linkage, check_proximity, cut, dendrogram
-from pacfl.subspace.noise_scale import adjust, checked_self_angles, floors, typical
+from pacfl.subspace.noise_scale import check_split_half_angles, noise_scale, reference_scale, rescale_by_noise
 from pacfl.subspace.null import noise_energies, null_limits, size_classes
 from pacfl.subspace.stability import reproducibility
 
 Array = NDArray[np.float64]
-Finding = Literal["alike", "distinct", "gradual"]
+Finding = Literal["homogeneous", "distinct", "gradual"]
 
 ERROR_RATE: Final = 0.001  # how often a federation of clients that are all alike may be split
 REPRODUCIBLE: Final = 0.85  # from which Hennig calls a cluster highly stable (fpc, clusterboot)
@@ -55,7 +55,7 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A threshold in degrees on the adjusted proximity, the clusters it gives, and the evidence for it."""
+    """A threshold in degrees on the rescaled proximity, the clusters it gives, and the evidence for it."""
 
     threshold: float
     labels: Labels
@@ -64,43 +64,43 @@ class Choice:
 
 def choose_threshold(
     proximity: ArrayLike,
-    self_angles: Sequence[ArrayLike] | None = None,
+    split_half_angles: Sequence[ArrayLike] | None = None,
     linkage: Linkage = "average",
     error_rate: float = ERROR_RATE,
     seed: int = 0,
 ) -> Choice:
     """Threshold, clusters and evidence from the proximity and what each client measured against itself.
 
-    proximity (n, n) degrees, self_angles n × (splits,) degrees, empty for a client that has none. A client without is
-    measured by its nearest neighbour instead, which supposes that everybody has somebody alike.
+    proximity (n, n) degrees, split_half_angles n × (splits,) degrees, empty for a client that has none: its nearest
+    neighbour stands in, which supposes that every client has another of its own distribution.
 
-    labels == agglomerate(adjust(proximity, floors(proximity, self_angles)), threshold, linkage).
+    labels == agglomerate(rescale_by_noise(proximity, noise_scale(proximity, split_half_angles)), threshold, linkage).
     """
     square = check_proximity(proximity)
     if not 0 < error_rate < 1:
         raise ValueError(f"error_rate must lie between 0 and 1, got {error_rate}")
-    own = checked_self_angles(self_angles, len(square))
+    own = check_split_half_angles(split_half_angles, len(square))
     rng = np.random.default_rng(seed)
-    floor = floors(square, own)
-    unit = typical(floor)
-    adjusted = adjust(square, floor, unit)
-    tree = dendrogram(adjusted, linkage)
+    noise = noise_scale(square, own)
+    reference = reference_scale(noise)
+    rescaled = rescale_by_noise(square, noise, reference)
+    tree = dendrogram(rescaled, linkage)
     known = np.array([len(angles) > 0 for angles in own])
-    limits, null_height = null_limits(floor, known, noise_energies(square, own), linkage, error_rate, rng)
-    cuts = _cuts(adjusted, tree, limits, unit, linkage, rng)
+    limits, null_height = null_limits(noise, known, noise_energies(square, own), linkage, error_rate, rng)
+    cuts = _cuts(rescaled, tree, limits, reference, linkage, rng)
     chosen = _finest_reproducible(cuts)
-    threshold = _level(tree, chosen.n_clusters, limits * unit)
+    threshold = _level(tree, chosen.n_clusters, limits * reference)
     done, undone = _around(tree, chosen.n_clusters)
     finding = _finding(cuts, chosen)
     evidence = Evidence(
         finding=finding,
         reasons=_reasons(finding, cuts, chosen, limits, error_rate, known),
         error_rate=error_rate,
-        floor=unit,
+        floor=reference,
         floors_from="clients" if known.any() else "neighbours",
         null_height=null_height,
         null_limits=tuple(float(limit) for limit in limits),
-        heights=tuple(float(h) for h in tree[::-1, 2][:10] / unit),
+        heights=tuple(float(h) for h in tree[::-1, 2][:10] / reference),
         separation=None if done is None or undone is None or done == 0 else undone / done,
         reproducibility=chosen.reproducibility,
         cuts=tuple(cuts),
@@ -109,16 +109,16 @@ def choose_threshold(
 
 
 def _cuts(
-    adjusted: Array, tree: Array, limits: Array, unit: float, linkage: Linkage, rng: np.random.Generator
+    rescaled: Array, tree: Array, limits: Array, reference: float, linkage: Linkage, rng: np.random.Generator
 ) -> list[Cut]:
     """The cuts that undo no merge below the lowest one beyond its limit, coarsest first."""
     heights = tree[::-1, 2]
-    beyond = np.flatnonzero(heights / unit > limits[size_classes(tree)[::-1]])
+    beyond = np.flatnonzero(heights / reference > limits[size_classes(tree)[::-1]])
     last = int(beyond[-1]) + 2 if len(beyond) else 1
     # Merges at equal heights are done or undone together
     numbers = [k for k in range(2, last + 1) if k - 1 == len(heights) or heights[k - 2] > heights[k - 1] * (1 + 1e-12)]
-    scores = reproducibility(adjusted, tree, [_level(tree, k, limits * unit) for k in numbers], linkage, rng)
-    cuts = [Cut(k, float(heights[k - 2] / unit), score) for k, score in zip(numbers, scores, strict=True)]
+    scores = reproducibility(rescaled, tree, [_level(tree, k, limits * reference) for k in numbers], linkage, rng)
+    cuts = [Cut(k, float(heights[k - 2] / reference), score) for k, score in zip(numbers, scores, strict=True)]
     return cuts or [Cut(1, None, 1.0)]
 
 
@@ -144,7 +144,7 @@ def _around(tree: Array, n_clusters: int) -> tuple[float | None, float | None]:
 
 def _finding(cuts: list[Cut], chosen: Cut) -> Finding:
     if chosen.n_clusters == 1:
-        return "alike"
+        return "homogeneous"
     return "distinct" if chosen is cuts[-1] and chosen.reproducibility >= REPRODUCIBLE else "gradual"
 
 
@@ -160,11 +160,11 @@ def _reasons(
         ""
         if known.all()
         else (
-            " Clients that sent no self-angles were measured by their nearest neighbours: "
+            " Clients that sent no split-half angles were measured by their nearest neighbours: "
             "this supposes that everybody has somebody alike."
         )
     )
-    if finding == "alike":
+    if finding == "homogeneous":
         return f"One cluster: {alike}, and all do.{source}"
     parts = f"{chosen.n_clusters} clusters: {alike}; these stay apart up to {chosen.height:.2f}"
     overlap = (

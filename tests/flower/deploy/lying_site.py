@@ -25,7 +25,7 @@ def of_round(content: RecordDict, t: int) -> RecordDict:
     return content
 
 
-# One after the other, then the truth
+# One after the other, then the true_cluster
 LIES = {
     SIGNATURE: [
         lambda c: with_array(c, "basis", np.zeros(2**26, np.float32)),  # 256 MiB, which Flower sends as one piece of 5

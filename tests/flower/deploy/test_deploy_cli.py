@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pacfl.cli import app
-from pacfl.flower.deploy.layout import DeployError
+from pacfl.errors import DeployError
 
 
 def invoke(*arguments: object) -> tuple[int, str]:

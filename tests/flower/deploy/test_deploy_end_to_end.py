@@ -19,11 +19,11 @@ from pacfl.flower.deploy.layout import free_ports
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 DEADLINE = 40.0
-LEARNING = {"epochs": 1, "batch": 10, "lr": 0.05, "momentum": 0.5}
+LEARNING = {"epochs": 1, "batch_size": 10, "lr": 0.05, "momentum": 0.5}
 
 
 def schedule(rounds: int) -> dict[str, object]:
-    return {"rounds": rounds, "sample": 1.0}
+    return {"rounds": rounds, "participation": 1.0}
 
 
 def test_two_sites_federate_and_a_stranger_is_refused(short_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_site_that_lies_is_refused_and_named_and_the_others_go_on(short_path: 
         grown = {name: peak - before[name] for name, peak in sites.peak_memory().items()}
         sites.wait("the end", lambda: sites.status["phase"] == "finished", 600)
         liar = sites.number(2)
-        said = [x["what"] for record in sites.records for x in record["troubles"] if x["client"] == liar]
+        said = [x["what"] for record in sites.records for x in record["reply_errors"] if x["client"] == liar]
         for lie in ("more than 67,108,864 bytes", "no numbers", r"shape \(2409,\)", "has norm", "answers round 77"):
             tell(f"a reply over the network: {lie}", next(what for what in said if re.search(lie, what)), 0)
         assert len([what for what in said if "bytes of arrays" in what]) == 2
@@ -80,8 +80,8 @@ def test_a_site_that_lies_is_refused_and_named_and_the_others_go_on(short_path: 
             0,
         )
         assert grown["serverapp"] < 192  # it stops at 64, and Flower has a few copies
-        assert all(x["client"] == liar for record in sites.records for x in record["troubles"])
-        assert sites.cluster(2) == sites.cluster(0) != sites.cluster(1)  # it said the truth in the end
+        assert all(x["client"] == liar for record in sites.records for x in record["reply_errors"])
+        assert sites.cluster(2) == sites.cluster(0) != sites.cluster(1)  # it said the true_cluster in the end
 
 
 def joins(sites: Loopback) -> None:
@@ -112,9 +112,9 @@ def dies_in_mid_round(sites: Loopback) -> None:
     seconds = sites.wait_for_round(t + 1, DEADLINE + 60)
     played = sites.records[t]
     assert seconds < DEADLINE + 15
-    assert [x["client"] for x in played["troubles"]] == [number], played
+    assert [x["client"] for x in played["reply_errors"]] == [number], played
     assert number in played["sampled"]
-    tell("a site is killed in mid-round", f"round ends without it: {played['troubles'][0]['what']}", seconds)
+    tell("a site is killed in mid-round", f"round ends without it: {played['reply_errors'][0]['what']}", seconds)
 
 
 def comes_back(sites: Loopback) -> None:
@@ -124,7 +124,7 @@ def comes_back(sites: Loopback) -> None:
 
     def trains_again() -> bool:
         last = sites.records[-1]
-        return before[0] in last["sampled"] and before[0] not in [x["client"] for x in last["troubles"]]
+        return before[0] in last["sampled"] and before[0] not in [x["client"] for x in last["reply_errors"]]
 
     seconds = sites.wait("site 1 trains again", trains_again, 180)
     assert (sites.number(1), sites.cluster(1)) == before
@@ -144,7 +144,7 @@ def server_is_killed(sites: Loopback) -> None:
     sites.wait_for_round(done + 2, 300)
     assert [r["round"] for r in sites.records] == list(range(len(sites.records)))
     assert [sites.cluster(i) for i in range(5)] == clusters
-    lost = sum(len(r["troubles"]) for r in sites.records[done:])
+    lost = sum(len(r["reply_errors"]) for r in sites.records[done:])
     tell(
         "the SuperLink is killed and started again",
         f"went on with round {done}, none lost or played twice, clusters kept, {lost} replies missing",
@@ -154,7 +154,7 @@ def server_is_killed(sites: Loopback) -> None:
 
 def stranger(sites: Loopback, kind: str) -> str:
     """Try to get in with no key, a key that nobody registered, or one that a site is using; what was said."""
-    folder = sites.folder / "strangers" / kind.replace(" ", "-")
+    folder = sites.folder / "incompatible" / kind.replace(" ", "-")
     folder.mkdir(parents=True)
     plan = loopback.layout.load(sites.folder)
     command = [

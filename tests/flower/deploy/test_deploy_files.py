@@ -12,9 +12,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
+from pacfl.errors import DeployError
 from pacfl.flower import settings
 from pacfl.flower.deploy import layout, processes
-from pacfl.flower.deploy.layout import DeployError
 
 
 def test_nothing_is_readable_by_others(tmp_path: Path) -> None:

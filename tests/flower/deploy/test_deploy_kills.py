@@ -24,8 +24,8 @@ ROUNDS, KILLS = 12, 4
 SETTINGS: dict[str, dict[str, Any]] = {
     "federation": {"minimum-clients": 2, "deadline": 60.0},
     "algorithm": {"name": "scaffold"},  # clients remember
-    "schedule": {"rounds": ROUNDS, "sample": 1.0},
-    "learning": {"epochs": 1, "batch": 10, "lr": 0.05, "momentum": 0.5},
+    "schedule": {"rounds": ROUNDS, "participation": 1.0},
+    "learning": {"epochs": 1, "batch_size": 10, "lr": 0.05, "momentum": 0.5},
 }
 
 
@@ -81,7 +81,7 @@ def test_a_server_killed_at_random_moments_ends_as_if_it_had_not_been(short_path
     finally:
         list(loopback.down(place))
     assert [record["round"] for record in found[1]] == list(range(ROUNDS + 1))
-    assert not [record["troubles"] for record in found[1] if record["troubles"]]
+    assert not [record["reply_errors"] for record in found[1] if record["reply_errors"]]
     assert found == expected
 
 

@@ -15,32 +15,32 @@ from pacfl.federation.algorithm import State
 from pacfl.federation.client_side import Pool
 from pacfl.federation.local import local
 from pacfl.federation.rounds import rounds
-from pacfl.federation.schedule import Event
+from pacfl.federation.schedule import RoundPlan
 from pacfl.flower import digits
 from pacfl.flower.deploy import loopback, processes
-from pacfl.learning.client_context import Learning
+from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.model import as_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
-LEARNING = {"epochs": 1, "batch": 10, "lr": 0.05, "momentum": 0.5}
+LEARNING = {"epochs": 1, "batch_size": 10, "lr": 0.05, "momentum": 0.5}
 SEED = 0
 REMEMBERING: dict[str, dict[str, Any]] = {
     "scaffold": {"name": "scaffold"},
     "lg-fedavg": {"name": "lg-fedavg", "shared-layers": 1},
 }
 # Two rounds and one in which everybody is judged; then the SuperNodes are started anew for two more
-FIRST: Sequence[Event] = [Event(joining=(0, 1), sampled=(0, 1)), Event(sampled=(0, 1)), Event()]
-THEN: Sequence[Event] = [Event(sampled=(0, 1)), Event(sampled=(0, 1))]
+FIRST: Sequence[RoundPlan] = [RoundPlan(joining=(0, 1), sampled=(0, 1)), RoundPlan(sampled=(0, 1)), RoundPlan()]
+THEN: Sequence[RoundPlan] = [RoundPlan(sampled=(0, 1)), RoundPlan(sampled=(0, 1))]
 
 
-def on_one_machine(name: str, clients: Pool, *parts: Sequence[Event]) -> State:
+def on_one_machine(name: str, clients: Pool, *parts: Sequence[RoundPlan]) -> State:
     """The same federation on the local backend, whose clients forget everything between two parts."""
     algorithm, model = algorithms.build(**REMEMBERING[name]), as_model(digits.build_model, SEED)
     state = algorithm.init_server(model)
-    done: list[Event] = []
+    done: list[RoundPlan] = []
     for part in parts:
-        with local(algorithm, model, clients, Learning(**LEARNING), SEED) as backend:
+        with local(algorithm, model, clients, LocalTraining(**LEARNING), SEED) as backend:
             *_, last = rounds(algorithm, backend, state, [*done, *part], start=len(done))
         state, done = last.state, [*done, *part]
     return state
@@ -60,7 +60,7 @@ def test_clients_remember_over_a_restart_of_their_supernodes(name: str, short_pa
     settings = {
         "algorithm": REMEMBERING[name],
         "federation": {"minimum-clients": 2, "deadline": 120.0},
-        "schedule": {"rounds": 2, "sample": 1.0},
+        "schedule": {"rounds": 2, "participation": 1.0},
         "learning": LEARNING,
     }
     with deployed(short_path, 2, settings) as sites:
@@ -72,7 +72,7 @@ def test_clients_remember_over_a_restart_of_their_supernodes(name: str, short_pa
             loopback.start_site(sites.folder, i)
         loopback.begin(sites.folder, "--run-config", "schedule.rounds=4")
         finished(sites, 4)
-        assert [x for record in sites.records for x in record["troubles"]] == []
+        assert [x for record in sites.records for x in record["reply_errors"]] == []
         kept = RunFolder(loopback.federation(sites.folder)).load_checkpoint()
         site_of = {sites.number(i): i for i in range(2)}
     assert kept is not None

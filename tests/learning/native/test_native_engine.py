@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from pacfl.learning.client_context import Learning, Samples, Selected
+from pacfl.learning.client_context import LocalTraining, Samples, Selected
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, Vector, as_model
 from pacfl.learning.native.compiling import assembly
@@ -71,18 +71,18 @@ def somewhere(name: str, seed: int, scale: float) -> Vector:
 
 
 def extras(name: str) -> dict[str, dict[str, Any]]:
-    none = {"pull": None, "shift": None, "lookahead": None}
-    anchor, shift = model(name).initial + somewhere(name, 1, 0.05), somewhere(name, 2, 0.001)
+    none = {"prox": None, "gradient_correction": None, "inner_step": None}
+    anchor, gradient_correction = model(name).initial + somewhere(name, 1, 0.05), somewhere(name, 2, 0.001)
     return {
         "plain": none,
-        "pull": none | {"pull": (0.1, anchor)},
-        "shift": none | {"shift": shift},
-        "lookahead": none | {"lookahead": 0.05},
-        "all": {"pull": (0.1, anchor), "shift": shift, "lookahead": 0.05},
+        "prox": none | {"prox": (0.1, anchor)},
+        "gradient_correction": none | {"gradient_correction": gradient_correction},
+        "inner_step": none | {"inner_step": 0.05},
+        "all": {"prox": (0.1, anchor), "gradient_correction": gradient_correction, "inner_step": 0.05},
     }
 
 
-@pytest.mark.parametrize("what", ["plain", "pull", "shift", "lookahead", "all"])
+@pytest.mark.parametrize("what", ["plain", "prox", "gradient_correction", "inner_step", "all"])
 @pytest.mark.parametrize("name", NETS)
 def test_fifty_steps_are_those_of_the_eager_engine(name: str, what: str) -> None:
     """18 samples in batches of 4: the last of an epoch has 2.
@@ -90,7 +90,7 @@ def test_fifty_steps_are_those_of_the_eager_engine(name: str, what: str) -> None
     Where a ReLU is at its edge or two pixels of a pool are equal, up to rounding, engines may go different ways: of the
     millions of places that are passed in fifty steps, one in some runs. So two trainings of three must agree.
     """
-    learning = Learning(batch=4, lr=0.01, momentum=0.5, weight_decay=0.001)
+    learning = LocalTraining(batch_size=4, lr=0.01, momentum=0.5, weight_decay=0.001)
     order = np.stack([np.random.default_rng(i).permutation(18) for i in range(10)])
     apart = []
     for seed in range(3):
@@ -109,7 +109,7 @@ def test_code_for_older_machines_trains_alike(name: str, target: Target) -> None
         pytest.skip("this machine has no AVX2")
     given = samples(name, 23)
     order = np.stack([np.random.default_rng(i).permutation(23) for i in range(3)])
-    arguments = (model(name).initial, given, order, Learning(batch=6, momentum=0.9))
+    arguments = (model(name).initial, given, order, LocalTraining(batch_size=6, momentum=0.9))
     ours = engine(name, target).sgd(*arguments, **extras(name)["all"], seed=0)
     theirs = Eager(model(name)).sgd(*arguments, **extras(name)["all"], seed=0)
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
@@ -156,7 +156,7 @@ def test_a_sample_is_told_the_same_whoever_is_beside_it(name: str) -> None:
 def test_threads_that_share_an_engine_compute_what_each_would_alone() -> None:
     name = "lenet5-grey"
     given = [samples(name, 20 + i, seed=i) for i in range(8)]
-    learning = Learning(batch=7, momentum=0.9)
+    learning = LocalTraining(batch_size=7, momentum=0.9)
 
     def trained(s: Samples) -> bytes:
         order = np.stack([np.arange(len(s.y))] * 4)
@@ -170,13 +170,13 @@ def test_an_engine_remembers_nothing_not_even_what_is_no_number() -> None:
     name = "padded"
     native, w = engine(name), model(name).initial
     given, order = samples(name, 13), np.arange(13)[None]
-    before = native.sgd(w, given, order, Learning(batch=5), None, None, None, 0)
+    before = native.sgd(w, given, order, LocalTraining(batch_size=5), None, None, None, 0)
     poisoned = Samples(np.full_like(given.x, np.nan), given.y)
-    spoilt = native.sgd(w, poisoned, order, Learning(batch=5), (1.0, w * np.nan), w * np.nan, 0.1, 0)
+    spoilt = native.sgd(w, poisoned, order, LocalTraining(batch_size=5), (1.0, w * np.nan), w * np.nan, 0.1, 0)
     assert np.isnan(spoilt).all()
     assert np.isnan(native.gradient(w, poisoned)).any()
     assert np.isnan(native.losses(w, poisoned)[1]).all()
-    assert native.sgd(w, given, order, Learning(batch=5), None, None, None, 0).tobytes() == before.tobytes()
+    assert native.sgd(w, given, order, LocalTraining(batch_size=5), None, None, None, 0).tobytes() == before.tobytes()
 
 
 @pytest.mark.parametrize("name", ["lenet5-grey", "padded", "alone", "mlp", "logistic"])
@@ -186,7 +186,7 @@ def test_one_number_that_is_none_is_not_hidden(name: str, bad: float) -> None:
     given = samples(name, 8)
     x = given.x.copy()
     x[5].flat[x[5].size // 2] = bad
-    learning = Learning(batch=4, epochs=1)
+    learning = LocalTraining(batch_size=4, epochs=1)
     trained = engine(name).sgd(
         model(name).initial, Samples(x, given.y), np.arange(8)[None], learning, None, None, None, 0
     )
@@ -196,7 +196,7 @@ def test_one_number_that_is_none_is_not_hidden(name: str, bad: float) -> None:
 def test_what_does_not_fit_is_refused_before_compiled_code_reads_it() -> None:
     native, w, given = engine("flat"), model("flat").initial, samples("flat", 6)
     order = np.arange(6)[None]
-    nothing = (Learning(), None, None, None, 0)
+    nothing = (LocalTraining(), None, None, None, 0)
     with pytest.raises(ValueError, match=r"shape \(13,\)"):
         native.losses(w, Samples(given.x[:, :12], given.y))
     with pytest.raises(ValueError, match="5 of them and 6 labels"):
@@ -210,7 +210,7 @@ def test_what_does_not_fit_is_refused_before_compiled_code_reads_it() -> None:
     with pytest.raises(ValueError, match=f"{len(w)} weights, got shape"):
         native.sgd(w[1:], given, order, *nothing)
     with pytest.raises(ValueError, match=f"{len(w)} weights, got shape"):
-        native.sgd(w, given, order, Learning(), (0.1, w[1:]), None, None, 0)
+        native.sgd(w, given, order, LocalTraining(), (0.1, w[1:]), None, None, 0)
     with pytest.raises(ValueError, match="numbers of samples must be from 0 to 5, got 3 to 6"):
         native.losses(w, Selected(given, np.array([3, 6])))
 
@@ -224,18 +224,22 @@ def test_selected_samples_are_those_that_were_selected() -> None:
     native, order = engine(name), np.array([[4, 1, 3, 0, 2]])
     assert native.gradient(w, one).tobytes() == native.gradient(w, other).tobytes()
     assert native.losses(w, one)[1].tobytes() == native.losses(w, other)[1].tobytes()
-    trained = [native.sgd(w, s, order, Learning(batch=2), None, None, None, 0).tobytes() for s in (one, other)]
+    trained = [
+        native.sgd(w, s, order, LocalTraining(batch_size=2), None, None, None, 0).tobytes() for s in (one, other)
+    ]
     assert trained[0] == trained[1]
     assert Eager(model(name)).gradient(w, one).tobytes() == Eager(model(name)).gradient(w, other).tobytes()
 
 
 def test_training_changes_nothing_that_it_was_given() -> None:
     name = "flat"
-    given, (w, anchor, shift) = samples(name, 6), (somewhere(name, i, 1.0) for i in range(3))
-    for array in (w, anchor, shift, given.x, given.y):
+    given, (w, anchor, gradient_correction) = samples(name, 6), (somewhere(name, i, 1.0) for i in range(3))
+    for array in (w, anchor, gradient_correction, given.x, given.y):
         array.flags.writeable = False
     before = w.tobytes(), given.x.tobytes()
-    trained = engine(name).sgd(w, given, np.arange(6)[None], Learning(), (0.1, anchor), shift, 0.1, 0)
+    trained = engine(name).sgd(
+        w, given, np.arange(6)[None], LocalTraining(), (0.1, anchor), gradient_correction, 0.1, 0
+    )
     assert (w.tobytes(), given.x.tobytes()) == before
     kept = trained.tobytes()
     engine(name).gradient(w, given)
@@ -245,6 +249,6 @@ def test_training_changes_nothing_that_it_was_given() -> None:
 def test_no_epochs_are_no_training() -> None:
     w = model("flat").initial
     trained = engine("flat").sgd(
-        w, samples("flat", 6), np.empty((0, 6), dtype=np.int64), Learning(), None, None, None, 0
+        w, samples("flat", 6), np.empty((0, 6), dtype=np.int64), LocalTraining(), None, None, None, 0
     )
     assert trained.tobytes() == w.tobytes()

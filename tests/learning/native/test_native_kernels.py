@@ -200,10 +200,12 @@ def test_a_step_is_torchs(target: Target) -> None:
 @targets
 def test_extras_and_looking_ahead_are_their_formulas(target: Target) -> None:
     n = 2 * target.lanes
-    w, g, anchor, shift = (drawn(n, seed=i) for i in range(4))
+    w, g, anchor, gradient_correction = (drawn(n, seed=i) for i in range(4))
     gradient, ahead = room(g), room(n)
-    call(target, lambda m: write_extras(m, "kernel", n), room(w), gradient, room(anchor), room(shift), 0.3)
-    np.testing.assert_allclose(gradient, g + 0.3 * (w - anchor) + shift, atol=1e-6)
+    call(
+        target, lambda m: write_extras(m, "kernel", n), room(w), gradient, room(anchor), room(gradient_correction), 0.3
+    )
+    np.testing.assert_allclose(gradient, g + 0.3 * (w - anchor) + gradient_correction, atol=1e-6)
     call(target, lambda m: write_look_ahead(m, "kernel", n), room(w), room(g), ahead, 0.7)
     np.testing.assert_allclose(ahead, w - 0.7 * g, atol=1e-6)
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, Flags
-from pacfl.data.errors import DataError, library, suggestion
 from pacfl.data.readers.search import Search, reading, search
+from pacfl.errors import DataError, library
+from pacfl.settings import suggestion
 
 FILES: Final = ("list_attr_celeba.txt", "list_eval_partition.txt")
 SUBFOLDERS: Final = ("celeba", "CelebA", "")
@@ -54,7 +55,7 @@ def read(
         raise DataError(f"size must be at least 1 pixel, got {size}")
     names, row_of, flags = _attributes(paths[0])
     if label not in names:
-        raise DataError(f"{paths[0]}: has no attribute {label!r} for labels; {suggestion(label, names)}")
+        raise DataError(f"{paths[0]}: has no attribute {label!r} for labels{suggestion(label, names)}")
     parts = _parts(paths[1])
     train = _chosen(parts, TRAIN, n_train, row_of, paths[1])
     test = _chosen(parts, TEST, n_test, row_of, paths[1])
@@ -118,7 +119,7 @@ def _chosen(parts: dict[str, str], part: str, most: int | None, row_of: dict[str
 
 
 def _faces(folder: Path, files: Sequence[str], size: int) -> NDArray[np.uint8]:
-    pil = library("PIL.Image", f"{folder}: reading images")
+    pil = library("PIL.Image", f"{folder}: reading images", "data")
     images = np.empty((len(files), size, size, 3), dtype=np.uint8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of images so large that they could be meant to fill memory: refused below

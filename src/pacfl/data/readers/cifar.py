@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, Labels, from_arrays
-from pacfl.data.errors import DataError
 from pacfl.data.readers.pickles import PickledArray, load_plain
 from pacfl.data.readers.search import Search, check_declared, checked_labels, reading, search
+from pacfl.errors import DataError
 
 SIDE: Final = 32
 PIXELS: Final = 3 * SIDE * SIDE

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, Labels, from_arrays
-from pacfl.data.errors import DataError
 from pacfl.data.readers.search import Search, check_declared, checked_labels, reading, search
+from pacfl.errors import DataError
 
 FILES: Final = (
     "train-images-idx3-ubyte",

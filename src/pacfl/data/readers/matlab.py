@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.data.errors import DataError
 from pacfl.data.readers.search import check_declared, reading
+from pacfl.errors import DataError
 
 HEADER: Final = 128  # bytes before the first element
 BEFORE_DATA: Final = 512  # of a matrix: its class, dimensions and name take no more

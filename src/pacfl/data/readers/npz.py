@@ -10,8 +10,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from pacfl.data.dataset import Dataset, from_arrays
-from pacfl.data.errors import DataError
 from pacfl.data.readers.search import Search, check_declared, reading, search
+from pacfl.errors import DataError
 
 ARRAYS: Final = ("x_train", "y_train", "x_test", "y_test")
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.data.errors import DataError
+from pacfl.errors import DataError
 
 _NUMBERS: Final = re.compile(r"[|<>=]?[uif][1248]")
 _MEMO: Final = frozenset({"PUT", "BINPUT", "LONG_BINPUT"})

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, Labels
-from pacfl.data.errors import DataError
+from pacfl.errors import DataError
 
 # Deflate, the compression of gzip, zip and MATLAB files, cannot shrink anything by more than this factor: what a header
 # declares beyond it is not in the file.

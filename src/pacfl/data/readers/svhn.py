@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, Labels, from_arrays
-from pacfl.data.errors import DataError
 from pacfl.data.readers.matlab import Matrix, matrices
 from pacfl.data.readers.search import Search, checked_labels, search
+from pacfl.errors import DataError
 
 FILES: Final = ("train_32x32.mat", "test_32x32.mat")
 IMAGE: Final = (32, 32, 3)

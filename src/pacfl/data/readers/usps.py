@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, Labels, from_arrays
-from pacfl.data.errors import DataError, library
 from pacfl.data.readers.search import Search, check_declared, checked_labels, reading, search
+from pacfl.errors import DataError, library
 
 SIDE: Final = 16
 PIXELS: Final = SIDE * SIDE
@@ -40,7 +40,7 @@ def count_text(paths: Sequence[Path]) -> tuple[int, int]:
 
 def count_h5(paths: Sequence[Path]) -> tuple[int, int]:
     """Numbers of training and test samples, from the headers."""
-    h5py = library("h5py", f"{paths[0]}: reading HDF5")
+    h5py = library("h5py", f"{paths[0]}: reading HDF5", "data")
     with reading(paths[0], "an HDF5 file"), h5py.File(paths[0], "r") as file:
         return len(_stored(paths[0], file, "train", "data", 2)), len(_stored(paths[0], file, "test", "data", 2))
 
@@ -54,7 +54,7 @@ def read_text(name: str, paths: Sequence[Path], n_classes: int) -> Dataset:
 def read_h5(name: str, paths: Sequence[Path], n_classes: int) -> Dataset:
     """The data set in an HDF5 file with groups train and test of data, pixels in 0..1, and target."""
     path = paths[0]
-    h5py = library("h5py", f"{path}: reading HDF5")
+    h5py = library("h5py", f"{path}: reading HDF5", "data")
     with reading(path, "an HDF5 file"), h5py.File(path, "r") as file:
         train, test = _read_group(path, file, "train", n_classes), _read_group(path, file, "test", n_classes)
     return from_arrays(*train, *test, name=name, n_classes=n_classes)
@@ -106,7 +106,7 @@ def _read_group(path: Path, file: Any, part: str, n_classes: int) -> Part:
 
 def _stored(path: Path, file: Any, part: str, name: str, n_dimensions: int) -> Any:
     """A data set inside the file itself: a link could lead to any other file."""
-    h5py = library("h5py", f"{path}: reading HDF5")
+    h5py = library("h5py", f"{path}: reading HDF5", "data")
     for group, key in ((file, part), (file.get(part), name)):
         if not isinstance(group, h5py.Group) or not isinstance(group.get(key, getlink=True), h5py.HardLink):
             raise DataError(f"{path}: has no {part}/{name} of its own; wanted groups train and test of data and target")

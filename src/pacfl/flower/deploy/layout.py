@@ -7,14 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from pacfl.errors import DeployError
 from pacfl.flower.deploy import files, keys
 
 PLAN: Final = "deploy.json"
 LOOPBACK: Final = ("127.0.0.1", "localhost")
-
-
-class DeployError(RuntimeError):
-    """What an operator has to mend."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +117,8 @@ FEDERATION: Final[Mapping[str, Any]] = {
 }
 DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "algorithm": {"name": "pacfl"},
-    "learning": {"epochs": 2, "batch": 10, "lr": 0.05, "momentum": 0.5},
-    "schedule": {"rounds": 10, "sample": 1.0},
+    "learning": {"epochs": 2, "batch_size": 10, "lr": 0.05, "momentum": 0.5},
+    "schedule": {"rounds": 10, "participation": 1.0},
 }
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from pacfl.errors import DeployError
 from pacfl.flower import status
 from pacfl.flower.deploy import layout, processes
-from pacfl.flower.deploy.layout import DeployError
 
 SERVER: Final = "server"
 SECONDS_TO_START: Final = 60.0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.learning.client_context import Learning, Samples, Selected
+from pacfl.learning.client_context import LocalTraining, Samples, Selected
 from pacfl.learning.model import Vector
 from pacfl.learning.native.compiling import Machine
 from pacfl.learning.native.plan import Plan
@@ -46,29 +46,29 @@ class Native:
         w: Vector,
         samples: Samples,
         order: NDArray[np.int64],
-        learning: Learning,
-        pull: tuple[float, Vector] | None,
-        shift: Vector | None,
-        lookahead: float | None,
+        learning: LocalTraining,
+        prox: tuple[float, Vector] | None,
+        gradient_correction: Vector | None,
+        inner_step: float | None,
         seed: int,  # noqa: ARG002 - nothing is drawn here
     ) -> Vector:
         """Train from w, meeting samples in the given order."""
         x, y, rows = self._located(samples)
         met = _checked_order(order, len(rows), rows)
-        mu, anchor = pull if pull is not None else (0.0, None)
-        extras = pull is not None or shift is not None
-        with self._workspace(min(learning.batch, len(rows))) as own:
+        mu, anchor = prox if prox is not None else (0.0, None)
+        extras = prox is not None or gradient_correction is not None
+        with self._workspace(min(learning.batch_size, len(rows))) as own:
             self._pack(w, own.weights)
             self._pack(None, own.velocity)
             if extras:
                 self._pack(anchor, own.anchor)
-                self._pack(shift, own.shift)
+                self._pack(gradient_correction, own.gradient_correction)
             self._train(
-                _at(x), _at(y), _at(met), len(met), len(rows), learning.batch,
+                _at(x), _at(y), _at(met), len(met), len(rows), learning.batch_size,
                 _at(own.weights), _at(own.memory), _at(own.gradient), _at(own.velocity),
                 learning.lr, learning.momentum, learning.weight_decay,
-                extras, _at(own.anchor), mu, _at(own.shift),
-                lookahead is not None, _at(own.ahead), lookahead or 0.0,
+                extras, _at(own.anchor), mu, _at(own.gradient_correction),
+                inner_step is not None, _at(own.ahead), inner_step or 0.0,
             )  # fmt: skip
             return self._unpacked(own.weights)
 
@@ -154,7 +154,7 @@ class _Workspace:
     gradient: NDArray[np.float32]
     ahead: NDArray[np.float32]
     anchor: NDArray[np.float32]
-    shift: NDArray[np.float32]
+    gradient_correction: NDArray[np.float32]
     memory: NDArray[np.float32]
 
     @classmethod

@@ -16,7 +16,7 @@ from pacfl.learning.native.target import Target
 BATCH = {"samples": FLOATS, "labels": LONGS, "rows": LONGS, "n": LONG}
 STATE = {"weights": FLOATS, "workspace": FLOATS, "gradient": FLOATS}
 EXTRAS = {
-    "has_extras": LONG, "anchor": FLOATS, "pull": FLOAT, "shift": FLOATS,
+    "has_extras": LONG, "anchor": FLOATS, "prox": FLOAT, "gradient_correction": FLOATS,
     "looks_ahead": LONG, "ahead": FLOATS, "alpha": FLOAT,
 }  # fmt: skip
 
@@ -109,7 +109,7 @@ def _write_full_step(c: Context, gradient: Function) -> Function:
         with f.where(f.looks_ahead.differs(0)):
             f.call(ahead, *batch, *state, f.ahead, f.alpha)
         with f.where(f.has_extras.differs(0)):
-            f.call(extras, f.weights, f.gradient, f.anchor, f.shift, f.pull)
+            f.call(extras, f.weights, f.gradient, f.anchor, f.gradient_correction, f.prox)
         f.call(step, f.weights, f.velocity, f.gradient, c.packing.size, f.lr, f.momentum, f.weight_decay)
     return f
 

@@ -3,13 +3,13 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const KINDS = { uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array, float32: Float32Array };
 
-// What is shown now. `row` of a grouping is the place of a client in it, `client` its number in the federation.
+// What is shown now. `row` of a clustering is the place of a client in it, `client` its number in the federation.
 const state = { experiment: 0, protocol: null, seed: null, run: null, beta: 0, client: 0 };
 
 const experiment = () => DATA.experiments[state.experiment];
 const people = () => experiment().people[state.seed];
 const runsOfSeed = () => experiment().runs.filter((run) => String(run.seed) === state.seed);
-const grouping = () => state.run && state.run.grouping;
+const clustering = () => state.run && state.run.clustering;
 const learnt = () => experiment().protocols.length > 0;
 const kindOfRun = () => (learnt() ? "run" : "federation"); // who learnt nothing ran nothing
 

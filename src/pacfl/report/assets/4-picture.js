@@ -66,7 +66,7 @@ function paths(parent, byColour, attributes) {
 const gather = (map, key, part) => (map.get(key) ?? map.set(key, []).get(key)).push(part);
 
 function drawClusters(box) {
-  const group = grouping();
+  const group = clustering();
   const at = layout(group, box.clientWidth);
   const root = drawn("svg", {
     xmlns: "http://www.w3.org/2000/svg",

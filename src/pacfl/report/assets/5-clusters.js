@@ -5,7 +5,7 @@ const MOST_MEMBERS = 30;
 const MOST_OUTLINED = 200;
 
 function recut() {
-  const group = grouping();
+  const group = clustering();
   const cutNow = clustersAt(group, state.beta);
   const k = cutNow.clusters.length;
   byId("beta").value = state.beta;
@@ -52,7 +52,7 @@ function outline({ at, strip, boxes }, clusters) {
 // Where the client of the panel stands.
 function ring() {
   const { live } = boxOf("clusters");
-  const place = grouping() && placeOf(grouping(), state.client);
+  const place = clustering() && placeOf(clustering(), state.client);
   if (!live || place === undefined) return live?.ring.setAttribute("d", "");
   const { at } = live;
   const w = Math.max(at.size / at.n, 1.5),
@@ -146,7 +146,7 @@ function setBeta(beta) {
 
 // The nearest threshold with another number of clusters: half way between two walls of different height.
 function step(direction) {
-  const heights = [...new Set(grouping().walls)].sort((a, b) => a - b);
+  const heights = [...new Set(clustering().walls)].sort((a, b) => a - b);
   const below = heights.filter((height) => height <= state.beta).length; // heights[below] is the first wall that parts
   const next = Math.max(0, Math.min(heights.length, below + direction));
   if (next === 0) return setBeta(heights[0] > 0 ? heights[0] / 2 : 0);
@@ -154,7 +154,7 @@ function step(direction) {
 }
 
 function showEvidence() {
-  const group = grouping(),
+  const group = clustering(),
     evidence = group.evidence,
     run = state.run.hash;
   byId("reasons").textContent = evidence.reasons ?? "";
@@ -199,7 +199,7 @@ function aboutNewcomers({ newcomers, bridges }) {
 }
 
 function clusterTable() {
-  const group = grouping();
+  const group = clustering();
   const { at } = clustersAt(group, state.beta);
   return Array.from(at, (k, place) => {
     const client = clientAt(group, place);
@@ -220,7 +220,7 @@ function clusterTable() {
 
 // As drawn: one cell of the heat map a row.
 function angleTable() {
-  const group = grouping(),
+  const group = clustering(),
     n = group.walls.length + 1,
     side = group.heat.shape[0],
     rows = [];

@@ -270,7 +270,7 @@ const FIGURES = {
   },
   stability: {
     rows: () =>
-      (grouping()?.evidence.cuts ?? []).map((c) => ({
+      (clustering()?.evidence.cuts ?? []).map((c) => ({
         clusters: c.n_clusters,
         lowest_merge_undone_in_units_of_noise: c.height,
         reproducibility: c.reproducibility,

@@ -9,7 +9,7 @@ function chooseClient(client) {
 
 function showClient() {
   const client = state.client,
-    group = grouping();
+    group = clustering();
   byId("client").value = client;
   const samples = unpack(people().train)[client];
   const facts = [samples ? `${nameOf(client)} has ${samples} training samples.` : `${nameOf(client)}.`];

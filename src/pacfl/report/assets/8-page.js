@@ -8,7 +8,7 @@ const waiting = new Set(),
 function draw(id) {
   waiting.delete(id);
   if (id !== "clusters") return drawFigure(id, boxOf(id));
-  if (grouping()) drawClusters(boxOf(id));
+  if (clustering()) drawClusters(boxOf(id));
 }
 
 function stale(...ids) {
@@ -60,11 +60,11 @@ function chooseSeed(seed) {
     Array.from({ length: people().n }, (_, c) => [String(c), nameOf(c)]),
     String(state.client),
   );
-  const grouped = runsOfSeed().filter((run) => run.grouping);
-  byId("grouping").hidden = !grouped.length;
-  byId("no-grouping").hidden = grouped.length > 0;
+  const grouped = runsOfSeed().filter((run) => run.clustering);
+  byId("clustering").hidden = !grouped.length;
+  byId("no-clustering").hidden = grouped.length > 0;
   options(
-    byId("grouping-run"),
+    byId("clustering-run"),
     grouped.map((run) => [run.hash, `${experiment().rows[run.row]}, ${kindOfRun()} ${run.hash.slice(0, 8)}`]),
     grouped[0]?.hash,
   );
@@ -75,7 +75,7 @@ function chooseSeed(seed) {
 function chooseRun(run) {
   state.run = run;
   boxOf("clusters").live = null;
-  const group = grouping();
+  const group = clustering();
   if (group) {
     state.beta = group.threshold;
     byId("beta").max = 1.04 * Math.max(group.threshold, ...group.tops);
@@ -118,14 +118,14 @@ function listenToControls() {
   byId("experiment").onchange = (event) => chooseExperiment(Number(event.target.value));
   byId("protocol").onchange = (event) => ((state.protocol = event.target.value), stale("curves", "spread", "cost"));
   byId("seed").onchange = (event) => chooseSeed(event.target.value);
-  byId("grouping-run").onchange = (event) => chooseRun(runsOfSeed().find((run) => run.hash === event.target.value));
+  byId("clustering-run").onchange = (event) => chooseRun(runsOfSeed().find((run) => run.hash === event.target.value));
   byId("client").onchange = (event) => chooseClient(Number(event.target.value));
   for (const id of ["what", "against"]) byId(id).onchange = () => stale("curves");
   byId("beta").oninput = (event) => setBeta(event.target.valueAsNumber);
   byId("beta-number").onchange = (event) => setBeta(event.target.valueAsNumber || 0);
   byId("fewer").onclick = () => step(1);
   byId("more").onclick = () => step(-1);
-  byId("chosen").onclick = () => setBeta(grouping().threshold);
+  byId("chosen").onclick = () => setBeta(clustering().threshold);
   for (const button of document.querySelectorAll("[data-results]"))
     button.onclick = () =>
       download("pacfl-results.csv", "text/csv", csv(resultTable(DATA.experiments[button.dataset.results])));

@@ -42,11 +42,11 @@ def write_step(module: Module, name: str) -> Function:
 
 
 def write_extras(module: Module, name: str, size: int) -> Function:
-    """`gradient` <- gradient + pull (weights - anchor) + shift."""
-    arrays = dict.fromkeys(("weights", "gradient", "anchor", "shift"), FLOATS)
-    with module.function(name, **arrays, pull=FLOAT) as f, f.loop("weight", size, step=f.lanes) as i:
+    """`gradient` <- gradient + prox (weights - anchor) + gradient_correction."""
+    arrays = dict.fromkeys(("weights", "gradient", "anchor", "gradient_correction"), FLOATS)
+    with module.function(name, **arrays, prox=FLOAT) as f, f.loop("weight", size, step=f.lanes) as i:
         away = f.weights.vector(i) - f.anchor.vector(i)
-        g = f.multiply_add(f.everywhere(f.pull), away, f.gradient.vector(i)) + f.shift.vector(i)
+        g = f.multiply_add(f.everywhere(f.prox), away, f.gradient.vector(i)) + f.gradient_correction.vector(i)
         f.gradient.put(i, g)
     return f
 

@@ -1,0 +1,169 @@
+"""Settings: tables of plain values -> frozen dataclasses, each value checked against the annotation of its field."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pacfl.errors import ConfigError
+
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True)
+class Within:
+    """The least and the greatest that a number may be; `above`: the least is excluded, `below`: the greatest is."""
+
+    low: float
+    high: float = math.inf
+    above: bool = False
+    below: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        low = self.low < value if self.above else self.low <= value
+        return low and (value < self.high if self.below else value <= self.high)
+
+    def __str__(self) -> str:
+        low = f"above {self.low:g}" if self.above else f"of at least {self.low:g}"
+        if self.high == math.inf:
+            return low
+        high = f"below {self.high:g}" if self.below else f"at most {self.high:g}"
+        return f"{low} and {high}" if self.above or self.below else f"from {self.low:g} to {self.high:g}"
+
+
+NonNegativeInt = Annotated[int, Within(0)]
+PositiveInt = Annotated[int, Within(1)]
+NonNegative = Annotated[float, Within(0)]
+Positive = Annotated[float, Within(0, above=True)]
+Share = Annotated[float, Within(0, 1)]
+PositiveShare = Annotated[float, Within(0, 1, above=True)]
+ShareBelowOne = Annotated[float, Within(0, 1, below=True)]
+
+_WORDS: Final = {int: "an integer", float: "a number", bool: "true or false", str: "a string", NoneType: "left out"}
+
+# Settings that have another name now, by section.
+RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
+    "learning": {"batch": "batch-size"},
+    "schedule": {"sample": "participation", "loss": "client-dropout"},
+    "ifca": {"k": "clusters"},
+    "fedavg": {"update_clip": "clip-norm", "update_noise": "noise-multiplier"},
+    "pacfl": {"update_clip": "clip-norm", "update_noise": "noise-multiplier"},
+}
+
+
+def check(settings: Any) -> None:
+    """Refuse the first field of a dataclass that is not what its annotation says."""
+    hints = get_type_hints(type(settings), include_extras=True)
+    for name in (field.name for field in fields(settings)):
+        value = getattr(settings, name)
+        if not _fits(value, hints[name]):
+            raise ConfigError(f"{type(settings).__name__}.{name} must be {_expected(hints[name])}, got {value!r}")
+
+
+def build(kind: type[Settings], table: object, section: str, where: str = "") -> Settings:
+    """A dataclass from a table of a section; keys may have hyphens, and lists become tuples.
+
+    where: how messages name the section, if not as [section].
+    """
+    where = where or f"[{section}]"
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{where} must be a table, got {table!r}")
+    hints = get_type_hints(kind, include_extras=True)
+    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    values = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name in RENAMED.get(section, {}):
+            raise ConfigError(f"{where} has no setting {key!r}: it is called {RENAMED[section][name]!r} now")
+        if name not in known:
+            raise ConfigError(f"{where} has no setting {key!r}{suggestion(key, hyphened(known))}")
+        values[name] = convert(value, hints[name], f"{section}.{key}")
+    lacking = [n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING and n not in values]
+    if lacking:
+        raise ConfigError(f"{where} needs {', '.join(hyphened(lacking))}")
+    try:
+        built = kind(**values)
+        check(built)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{where} {str(error).removeprefix(f'{kind.__name__}.')}") from None
+    return built
+
+
+def convert(value: Any, hint: Any, name: str) -> Any:
+    """A value from TOML as the annotation wants it: lists as tuples, integers as floats, keys of tables as integers."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return convert(value, parts[0], name)
+    if origin in (Union, UnionType):
+        return next((convert(value, part, name) for part in parts if _fits(value, part)), value)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(convert(v, parts[0], name) for v in value)
+    if origin is Mapping and isinstance(value, Mapping):
+        return {_key(k, parts[0], name): convert(v, parts[1], f"{name}.{k}") for k, v in value.items()}
+    if hint is float and _fits(value, float):
+        return float(value)
+    return value
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """How a message about an unknown word ends: the known word that was probably meant, and all of them.
+
+    >>> suggestion("dirichlett", ["iid", "dirichlet"])
+    " (did you mean 'dirichlet'?); there are iid, dirichlet"
+    """
+    words = list(known)
+    close = get_close_matches(word, words, 1)
+    meant = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"{meant}; there {'are' if len(words) != 1 else 'is'} {', '.join(words) or 'none'}"
+
+
+def hyphened(names: Iterable[str]) -> list[str]:
+    """Names of settings as they are documented."""
+    return [name.replace("_", "-") for name in names]
+
+
+def _key(key: Any, kind: type, name: str) -> Any:
+    """TOML has strings for keys only."""
+    try:
+        return kind(key)
+    except ValueError:
+        raise ConfigError(f"the keys of {name} must be {_WORDS[kind]} each, got {key!r}") from None
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin is Annotated:
+        return _fits(value, parts[0]) and value in parts[1]
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is Literal:
+        return value in parts
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(v, parts[0]) for v in value)
+    if origin is Mapping:
+        pairs = value.items() if isinstance(value, Mapping) else ()
+        return isinstance(value, Mapping) and all(_fits(k, parts[0]) and _fits(v, parts[1]) for k, v in pairs)
+    if hint in (int, float):
+        number = isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
+        return number and math.isfinite(value)
+    return isinstance(value, origin or hint)
+
+
+def _expected(hint: Any) -> str:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return f"{_expected(parts[0])} {parts[1]}"
+    if origin in (Union, UnionType):
+        return " or ".join(map(_expected, parts))
+    if origin is Literal:
+        return f"{'one of ' if len(parts) > 1 else ''}{', '.join(map(repr, parts))}"
+    if origin is tuple:
+        return f"a list, {_expected(parts[0])} each"
+    if origin is Mapping:
+        return f"a table, {_expected(parts[1])} each"
+    return _WORDS.get(hint, f"a {(origin or hint).__name__}")
