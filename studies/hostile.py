@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pacfl import PACFL, Algorithm, BySet, FedAvg, LocalTraining, Schedule, digits, federate, partition
 from pacfl.data import Dataset, Partition
 from pacfl.federation.message import ClientId, Message
-from pacfl.federation.robust import Aggregation
+from pacfl.federation.averaging import Aggregation
 from pacfl.learning.client_context import ClientContext, Samples
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.nets import mlp

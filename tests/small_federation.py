@@ -1,7 +1,8 @@
-"""A small federation of digits in two domains, every algorithm in a lively form, and runs of them to compare."""
+"""A small federation of digits in two domains, every algorithm with settings that show, and runs to compare."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
@@ -11,12 +12,11 @@ import torch
 from pacfl.algorithms import ALGORITHMS, build
 from pacfl.data import digits, normalised
 from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.client_side import ClientIndices, ClientSide, Pool
-from pacfl.federation.local import local
+from pacfl.federation.client_side import ClientIndices, ClientSide, Pool, Setup
+from pacfl.federation.local import LocalBackend, LocalClients
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.learning.client_context import LocalTraining, Samples
-from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.nets import mlp
 
@@ -54,27 +54,39 @@ def pool(domains: tuple[str, ...] = ("upright", "negative"), sizes: tuple[int, .
     dataset = digits(domains)
     scaled = normalised(dataset)
     rng = np.random.default_rng(SEED)
-    shards = []
+    indices = []
     for domain in range(len(domains)):
         members = np.flatnonzero(dataset.source_train == domain)
         test = np.flatnonzero(dataset.source_test == domain)[::4]
         for i, size in enumerate(sizes):
             skewed = members[dataset.y_train[members] != i]
-            shards.append(ClientIndices(np.sort(rng.choice(skewed, size, replace=False)), test))
+            indices.append(ClientIndices(np.sort(rng.choice(skewed, size, replace=False)), test))
     return Pool(
         Samples(scaled.x_train[:, None], scaled.y_train),
         Samples(scaled.x_test[:, None], scaled.y_test),
         dataset.x_train,
-        tuple(shards),
+        tuple(indices),
     )
 
 
 def side(algorithm: Algorithm, clients: Pool | None = None, learning: LocalTraining = LEARNING) -> ClientSide:
     """The client half of an algorithm."""
-    return ClientSide(algorithm, model(), clients or pool(), learning, Eager(model()), SEED)
+    return ClientSide(Setup(algorithm, model(), clients or pool(), learning, SEED))
 
 
-def played(
+def local(
+    algorithm: Algorithm,
+    own_model: Model,
+    clients: Pool,
+    learning: LocalTraining = LEARNING,
+    seed: int = SEED,
+    workers: int = 1,
+) -> AbstractContextManager[LocalClients]:
+    """The clients of a small federation on this machine."""
+    return LocalBackend(workers).connect(Setup(algorithm, own_model, clients, learning, seed))
+
+
+def run_rounds(
     algorithm: Algorithm,
     schedule: Schedule,
     clients: Pool | None = None,
@@ -83,13 +95,13 @@ def played(
 ) -> list[Round]:
     """All rounds of a run."""
     clients = clients or pool()
-    with local(algorithm, model(), clients, learning, SEED, workers) as backend:
-        plan = round_plans(schedule, len(clients.client_indices), SEED)
-        return list(rounds(algorithm, backend, algorithm.init_server(model()), plan))
+    with local(algorithm, model(), clients, learning, SEED, workers) as connected:
+        plans = round_plans(schedule, len(clients.client_indices), SEED)
+        return list(rounds(algorithm, connected, algorithm.init_server(model()), plans))
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two values are alike to the last bit, however arrays are nested in them."""
+    """Whether two values are equal to the last bit, however arrays are nested in them."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return (
             isinstance(a, np.ndarray)

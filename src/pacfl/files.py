@@ -1,30 +1,34 @@
-"""Writing so that a reader, another writer or a crash never meets half a file."""
+"""Writing so that a reader, another writer or a crash never sees half a file."""
 
-import fcntl
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
+
+from filelock import FileLock
+
+LOCK: Final = ".lock"  # in a folder that one process at a time may change
 
 
 @contextmanager
 def replaced(path: Path) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` when it is closed without an error, and leaves no trace otherwise."""
     with blamed_on(path):
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        part = Path(name)
+        part = path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
         try:
-            with os.fdopen(handle, "wb") as file:
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666), "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            part.chmod(0o666 & ~_umask())
             part.replace(path)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+
+
+_BINARY: Final[int] = getattr(os, "O_BINARY", 0)  # Windows translates line ends without it
 
 
 def write_atomically(path: Path, content: bytes) -> int:
@@ -34,19 +38,23 @@ def write_atomically(path: Path, content: bytes) -> int:
     return len(content)
 
 
+def remove_parts(folder: Path) -> None:
+    """Delete what processes that were killed while they wrote left behind. For the owner of the folder only."""
+    for part in folder.glob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """The folder for one process at a time; others wait."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+def locked(folder: Path, timeout: float = -1) -> Iterator[None]:
+    """The folder for one process at a time; others wait, at most `timeout` seconds if it is not negative."""
+    with FileLock(folder / LOCK, timeout=timeout):
         yield
-    finally:
-        os.close(handle)
 
 
 def settle(folder: Path) -> None:
-    """Be sure that what was renamed or made in a folder is still so when the power fails."""
+    """Make sure that files renamed or created in a folder are still there after a power failure."""
+    if os.name == "nt":
+        return  # folders cannot be opened there
     handle = os.open(folder, os.O_RDONLY)
     try:
         with blamed_on(folder):
@@ -57,16 +65,10 @@ def settle(folder: Path) -> None:
 
 @contextmanager
 def blamed_on(path: Path) -> Iterator[None]:
-    """Errors of the system name the file that was to be written; of themselves they name none, or its unknown part."""
+    """Errors of the system name the file that was to be written, not its temporary part."""
     try:
         yield
     except OSError as error:
         if error.errno and error.filename2 is None and str(error.filename or ".part").endswith(".part"):
             error.filename = str(path)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

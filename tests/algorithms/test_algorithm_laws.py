@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from pacfl.federation.algorithm import Algorithm, Upload
-from pacfl.federation.local import local
 from pacfl.federation.message import Message
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
 from pacfl.learning.client_context import LocalTraining
-from tests.small_federation import LEARNING, NAMES, SEED, arrays_in, lively, model, played, pool, same, side
+from tests.small_federation import LEARNING, NAMES, SEED, arrays_in, lively, local, model, pool, run_rounds, same, side
 
 CLIENTS = range(6)
 every = pytest.mark.parametrize("name", NAMES)
@@ -143,7 +142,7 @@ def test_no_method_changes_its_arguments(name: str) -> None:
 
 @every
 def test_a_federation_whose_replies_are_all_lost_stands_still(name: str) -> None:
-    run = played(lively(name), Schedule(rounds=3, participation=0.7, client_dropout=1.0, evaluate_every=1))
+    run = run_rounds(lively(name), Schedule(rounds=3, participation=0.7, client_dropout=1.0, evaluate_every=1))
     assert_well(run)
     assert all(same(r.state, run[0].state) for r in run)
     assert all(r.bytes_up == 0 for r in run[1:])
@@ -151,7 +150,7 @@ def test_a_federation_whose_replies_are_all_lost_stands_still(name: str) -> None
 
 @every
 def test_lost_replies_are_survived(name: str) -> None:
-    run = played(lively(name), Schedule(rounds=6, participation=1.0, client_dropout=0.5, evaluate_every=2))
+    run = run_rounds(lively(name), Schedule(rounds=6, participation=1.0, client_dropout=0.5, evaluate_every=2))
     assert any(0 < len(r.plan.lost) < 6 for r in run)
     assert_well(run)
 
@@ -165,7 +164,7 @@ def test_a_federation_that_everybody_leaves_goes_on_when_they_are_back(name: str
         joins={0: tuple(CLIENTS), 3: (4, 1), 4: (0, 2, 3, 5)},
         leaves={1: tuple(CLIENTS)},
     )
-    run = played(lively(name), schedule)
+    run = run_rounds(lively(name), schedule)
     assert [len(r.plan.sampled) for r in run] == [3, 0, 0, 1, 3, 0]
     assert same([r.state for r in run[1:3]], [run[0].state] * 2), "empty rounds change nothing"
     assert_well(run)
@@ -198,7 +197,7 @@ def test_any_coming_and_going_is_survived(name: str, seed: int) -> None:
 @every
 def test_newcomers_after_the_last_round_are_served_and_change_nothing(name: str) -> None:
     """The federation ends as if there were nobody else; what they are given is what is trained for them."""
-    run = played(lively(name), Schedule(rounds=2, participation=0.5, newcomers=2, fine_tune=1))
+    run = run_rounds(lively(name), Schedule(rounds=2, participation=0.5, newcomers=2, fine_tune=1))
     assert_well(run)
     *_, end, after = run
     assert set(end.scores["personal"]) == set(range(6)) - set(after.plan.joining)
@@ -223,7 +222,7 @@ def test_a_federation_of_one_is_a_federation(name: str) -> None:
 @every
 def test_a_round_without_local_epochs_teaches_nothing(name: str) -> None:
     idle = LocalTraining(epochs=0, batch_size=8, lr=0.1, momentum=0.5)
-    run = played(lively(name), Schedule(rounds=2, participation=1.0, evaluate_every=1), learning=idle)
+    run = run_rounds(lively(name), Schedule(rounds=2, participation=1.0, evaluate_every=1), learning=idle)
     assert_well(run)
     assert same(run[1].scores["received"], run[0].scores["received"])
 
@@ -264,7 +263,7 @@ D, TAIL, SIGNATURE = 610, 90, 64 * 3 + 32  # a signature: 3 directions of 64 pix
     ],
 )
 def test_messages_hold_what_the_method_needs_and_no_more(name: str, down: int, up: int, joining: int) -> None:
-    first, second, end = played(lively(name), Schedule(rounds=2, participation=0.5))
+    first, second, end = run_rounds(lively(name), Schedule(rounds=2, participation=0.5))
     assert (first.bytes_down, second.bytes_down) == (3 * 4 * down, 3 * 4 * down)
     assert (first.bytes_up, second.bytes_up) == (6 * 4 * joining + 3 * 4 * up, 3 * 4 * up)
     assert (end.bytes_down, end.bytes_up) == (0, 0)

@@ -14,7 +14,7 @@ from pacfl.federation.membership import PACFLState
 from pacfl.federation.message import Message
 from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.subspace import LINKAGES, MEASURES, Linkage, Measure, adjusted_rand_index, agglomerate, proximity, signature
-from tests.small_federation import model, played, pool, same, side
+from tests.small_federation import model, pool, run_rounds, same, side
 
 DOMAINS = ("upright", "turned", "negative")
 SIZES = (60, 70, 80, 90)
@@ -167,10 +167,10 @@ def test_a_cluster_that_is_opened_later_starts_from_the_initial_model() -> None:
 
 
 def test_newcomers_after_the_last_round_are_judged_by_their_clusters_model() -> None:
-    run = played(GIVEN, Schedule(rounds=2, participation=1.0, newcomers=3), THREE)
+    run = run_rounds(GIVEN, Schedule(rounds=2, participation=1.0, newcomers=3), THREE)
     before, after = run[-2], run[-1]
     newcomers = set(after.plan.joining)
-    untrained = played(FedAvg(), Schedule(rounds=0), THREE)[0].scores["received"]
+    untrained = run_rounds(FedAvg(), Schedule(rounds=0), THREE)[0].scores["received"]
     assert same(after.state.models, before.state.models)
     assert {c: after.state.cluster_of[c] for c in before.state.cluster_of} == before.state.cluster_of
     assert set(after.scores["received"]) == newcomers
@@ -293,7 +293,7 @@ def test_a_left_cluster_is_no_obstacle_to_training() -> None:
 def test_who_is_in_another_cluster_is_not_heard() -> None:
     """A cluster learns as if it were alone: the same rounds with its members only give the same model."""
     schedule = Schedule(rounds=2, participation=1.0)
-    whole = played(GIVEN, schedule, THREE)[-1].state
+    whole = run_rounds(GIVEN, schedule, THREE)[-1].state
     others = tuple(c for c in range(12) if c not in range(4, 8))
-    alone = played(FedAvg(), Schedule(rounds=2, participation=1.0, joins={9: others}), THREE)[-1].state
+    alone = run_rounds(FedAvg(), Schedule(rounds=2, participation=1.0, joins={9: others}), THREE)[-1].state
     assert same(whole.models[whole.cluster_of[5]], alone.models[0])

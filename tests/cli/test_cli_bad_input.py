@@ -181,7 +181,7 @@ def test_a_diverging_run_stops_with_a_message_and_keeps_what_it_had(run: Run) ->
     n = int(json.loads(run("ls", "--json")[1])["state"].split()[0])
     assert 1 <= n < 40
     shown = json.loads(run("show", json.loads(run("ls", "--json")[1])["hash"], "--json")[1])
-    assert [record["round"] for record in shown["rounds"]] == list(range(n))
+    assert [record["round"] for record in shown["rounds"]] == list(range(1, n + 1))
     assert shown["result"] is None
     assert run(*words)[2].splitlines()[-1] == err.splitlines()[-1], "the same again"
 

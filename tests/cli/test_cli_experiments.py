@@ -3,6 +3,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -15,9 +16,11 @@ import pytest
 from rich.console import Console
 
 import pacfl
+from pacfl import __version__
 from pacfl.cli import display as shown_by
 from pacfl.cli.display import Progress
 from pacfl.experiment import run as pipeline
+from pacfl.files import LOCK
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -82,7 +85,7 @@ def test_results_and_rounds_are_tables_for_spreadsheets(run: Run) -> None:
         assert (row["hash"], row["algorithm"]) == (result["hash"], result["algorithm"])
         assert float(row["accuracy.personal.worst_tenth"]) == result["accuracy"]["personal"]["worst_tenth"]
     rounds = list(csv.DictReader(io.StringIO(run("show", results[0]["hash"], "--csv")[1])))
-    assert [row["round"] for row in rounds] == ["0", "1", "2"]
+    assert [row["round"] for row in rounds] == ["1", "2", "3"]
     assert float(rounds[2]["accuracy.received.mean"]) == results[0]["accuracy"]["received"]["mean"]
 
 
@@ -129,8 +132,8 @@ def test_curves_for_tensorboard_are_those_of_the_records(run: Run) -> None:
             event = Event.FromString(content[at + 12 : at + 12 + size])
             at += size + 16
             curve |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
-        assert curve["accuracy/received/mean", 2] == pytest.approx(first["accuracy"]["received"]["mean"], rel=1e-6)
-        assert sum(curve["bytes_down", t] for t in range(3)) == first["bytes_down"]
+        assert curve["accuracy/received/mean", 3] == pytest.approx(first["accuracy"]["received"]["mean"], rel=1e-6)
+        assert sum(curve["bytes_down", t] for t in (1, 2, 3)) == first["bytes_down"]
 
 
 def test_without_the_library_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,16 +194,16 @@ class Planned:
 
 
 def test_time_left_by_hand() -> None:
-    """A run that went on with round 2 and is now after round 6, 20 seconds later: 5 seconds a round, 5 to go."""
+    """A run that was resumed with round 3 and is now after round 7, 20 seconds later: 5 seconds a round, 4 left."""
     now = 100.0
     one: Any = Planned()
     progress = Progress([one], clock=lambda: now)
     assert (progress.where(one), progress.left(one)) == ("round 0/11", "")
-    progress.note(one, {"round": 2})
+    progress.note(one, {"round": 3})
     assert (progress.where(one), progress.left(one)) == ("round 3/11", "")
     now += 20.0
-    progress.note(one, {"round": 6})
-    assert (progress.where(one), progress.left(one)) == ("round 7/11", "0:25")
+    progress.note(one, {"round": 7})
+    assert (progress.where(one), progress.left(one)) == ("round 7/11", "0:20")
     progress.note(one, {"seconds": 40.0})
     assert (progress.where(one), progress.left(one)) == ("done", "")
 
@@ -279,7 +282,7 @@ def test_a_command_that_is_killed_at_any_moment_goes_on_with_the_same_words(run:
     records = [next(Path(runs).glob("*/rounds.jsonl")).read_bytes() for runs in ("broken", "whole")]
     assert records[0] == records[1]
     assert {path.name for path in next(Path("broken").iterdir()).iterdir()} == {
-        "run.json", "clients.json", "rounds.jsonl", "result.json",
+        "run.json", "clients.json", "environment.json", "rounds.jsonl", "result.json", LOCK,
     }  # fmt: skip
 
 
@@ -305,7 +308,7 @@ def written_data(seed: int) -> None:
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 256, (60, 8, 8), dtype=np.uint8), np.arange(60) % 3
     np.savez("mine.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-    pipeline._loaded.cache_clear()  # as a new process would have nothing read yet
+    pipeline._load.cache_clear()  # as a new process would have nothing read yet
 
 
 def test_runs_on_data_that_were_changed_in_between_are_not_mixed_up(run: Run) -> None:
@@ -316,14 +319,46 @@ def test_runs_on_data_that_were_changed_in_between_are_not_mixed_up(run: Run) ->
     written_data(0)
     assert "warning" not in run(*one)[2]
     written_data(1)
-    code, _, err = run(*two)
-    assert code == 0
-    assert "were played on different data of one name" in err
+    for words in (one, two):
+        code, out, err = run(*words)
+        assert (code, out) == (1, ""), "a stored result on other data is not served"
+        assert "was run on other data than mine is now" in err
+        assert "--rerun" in err
     for result in Path("runs").glob("*/result.json"):
-        result.unlink()  # as if they had been interrupted
-    code, _, err = run(*one)
-    assert code == 1
-    assert "begun on other data than mine is now" in err
+        result.unlink()  # as if it had been interrupted
+    assert "was run on other data than mine is now" in run(*one)[2]
+    before = {path: path.read_bytes() for path in Path("runs").glob("*/rounds.jsonl")}
+    assert run(*two, "--rerun")[0] == 0
+    assert run(*two)[0] == 0
+    assert all(path.read_bytes() != content for path, content in before.items())
+
+
+def test_a_result_is_served_where_its_data_are_gone_but_that_is_said(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = ["data.name='mine'", "data.clients=3", "data.scheme={kind='iid'}", "model.name='mlp'", "seeds=0"]
+    words = ["run", "experiment.toml", "--data", ".", "--workers", 1, *(w for s in own for w in ("--set", s))]
+    written_data(0)
+    first = run(*words, "--json")[1]
+    Path("mine.npz").unlink()
+    pipeline._load.cache_clear()
+    assert run(*words, "--json")[1] == first
+    assert "was not checked against its data" in caplog.text
+
+
+def test_the_versions_of_a_run_are_recorded_and_shown(run: Run) -> None:
+    run("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", "algorithm=[{name='fedavg'}]")
+    name = json.loads(run("ls", "--json")[1])["hash"]
+    assert json.loads(run("show", name, "--json")[1])["environment"]["pacfl"] == __version__
+    assert f"pacfl {__version__}" in run("show", name)[1]
+
+
+def test_runs_of_another_format_are_left_out_and_named(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", "algorithm=[{name='fedavg'}]")
+    (path,) = Path("runs").glob("*/run.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 1}))
+    assert run("ls", "--json")[1] == ""
+    assert "1 runs of another release" in caplog.text
 
 
 def test_data_are_listed_with_how_to_get_what_is_missing(run: Run) -> None:
@@ -333,3 +368,44 @@ def test_data_are_listed_with_how_to_get_what_is_missing(run: Run) -> None:
     assert entries["mine"]["found"]
     assert not entries["cifar10"]["found"]
     assert entries["cifar10"]["how"]
+
+
+def test_ctrl_c_says_that_the_same_command_resumes(run: Run) -> None:
+    words = ("--set", "seeds=0", "--set", "schedule.rounds=500", "--set", "algorithm=[{name='fedavg'}]")
+    process = started("--workers", 1, *words)
+    while not list(Path("runs").glob("*/checkpoint.json")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err.decode().splitlines()[-1].startswith("interrupted; nothing is half written")
+    assert json.loads(run("ls", "--json")[1])["state"].endswith("rounds")
+
+
+def test_local_training_has_no_clusters(run: Run) -> None:
+    words = ("--workers", 1, "--set", "seeds=0", "--set", "algorithm=[{name='solo'}]")
+    result = json.loads(run("run", "experiment.toml", *words, "--json")[1])
+    assert (result["clusters"], result["sizes"], result["ari"]) == (None, [], None)
+
+
+def test_the_norms_that_decide_when_cfl_splits_are_recorded_and_shown(run: Run) -> None:
+    run("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", "algorithm=[{name='cfl'}]")
+    name = json.loads(run("ls", "--json")[1])["hash"]
+    first = json.loads(run("show", name, "--json")[1])["rounds"][0]
+    assert 0 < first["update_norms"]["0"]["mean"] <= first["update_norms"]["0"]["largest"]
+    assert "eps1" in run("show", name)[1]
+
+
+@pytest.mark.parametrize("words", [("--version",), ("run", "--help"), ("sign", "--help")])
+def test_help_and_version_are_plain_text(run: Run, words: tuple[str, ...]) -> None:
+    code, out, _ = run(*words)
+    assert code == 0
+    assert "\\[" not in out
+    assert f"pacfl {__version__}" in out if words == ("--version",) else "[required]" in out
+
+
+def test_a_mistyped_command_is_answered_once(run: Run) -> None:
+    code, _, err = run("dmo")
+    assert code == 2
+    assert err.count("Did you mean 'demo'?") == 1

@@ -15,7 +15,7 @@ from pacfl.data import LabelSkew, digits, partition
 from pacfl.errors import ConfigError, DataError, ModelError
 from pacfl.experiment.api import federate, from_clients
 from pacfl.experiment.config import expand
-from pacfl.experiment.run import divided, play
+from pacfl.experiment.run import divide, resume
 from pacfl.experiment.store import folder_of
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import LocalTraining
@@ -59,8 +59,8 @@ def test_an_experiment_from_python_is_that_from_a_file(tmp_path: Path) -> None:
     (run,) = expand(
         {"seeds": [5], "data": data, "learning": learning, "schedule": plan, "algorithm": {"name": "scaffold"}}
     )
-    *expected, kept = play(run, folder_of(run, tmp_path))
-    dataset, parts = divided(run)
+    *expected, kept = resume(run, folder_of(run, tmp_path))
+    dataset, parts = divide(run)
     *records, result = federate(
         dataset, parts, lambda: mlp((1, 8, 8), 10), Scaffold(), LocalTraining(epochs=1, lr=0.1), SCHEDULE, seed=5
     )

@@ -12,10 +12,11 @@ from scipy.cluster.hierarchy import fcluster
 
 from pacfl.data import load
 from pacfl.errors import ConfigError
-from pacfl.experiment.compare import alone, below_local, solo_runs, to_target, told
+from pacfl.experiment.compare import below_local, load_result, local_baseline, solo_runs, to_target
 from pacfl.experiment.config import Run, evaluation, expand
+from pacfl.experiment.description import load_clustering
 from pacfl.experiment.export import as_csv, flat
-from pacfl.experiment.run import divided, play
+from pacfl.experiment.run import divide, resume
 from pacfl.experiment.store import RunFolder, all_folders, folder_of
 from pacfl.experiment.summary import megabits_per_client
 from pacfl.subspace import agglomerate
@@ -34,7 +35,7 @@ def runs_of(**sections: Any) -> list[Run]:
 
 def finished(run: Run, runs: Path) -> RunFolder:
     folder = folder_of(run, runs)
-    list(play(run, folder))
+    list(resume(run, folder))
     return folder
 
 
@@ -65,19 +66,19 @@ def test_a_run_is_compared_with_solo_of_the_same_data_plan_and_seed(tmp_path: Pa
     folder = finished(fedavg, tmp_path)
     for run in (other_seed, other_plan):
         finished(run, tmp_path)
-    result = told(folder, solo_runs(all_folders(tmp_path)))
+    result = load_result(folder, solo_runs(all_folders(tmp_path)))
     assert result is not None
     assert result["alone"] is None
     assert result["worse_than_alone"] == dict.fromkeys(("received", "last_trained", "personal"))
     reference = folder_of(solo, tmp_path)
-    assert alone(folder, solo_runs(all_folders(tmp_path))) is None, "it is not finished"
-    list(play(solo, reference))
-    result = told(folder, solo_runs(all_folders(tmp_path)))
+    assert local_baseline(folder, solo_runs(all_folders(tmp_path))) is None, "it is not finished"
+    list(resume(solo, reference))
+    result = load_result(folder, solo_runs(all_folders(tmp_path)))
     assert result is not None
     assert result["alone"] == solo.hash
     assert result["worse_than_alone"] == below_local(folder.records()[-1], reference.records()[-1])
     assert all(0 <= share <= 1 for share in result["worse_than_alone"].values())
-    itself = told(reference, solo_runs(all_folders(tmp_path)))
+    itself = load_result(reference, solo_runs(all_folders(tmp_path)))
     assert itself is not None
     assert set(itself["worse_than_alone"].values()) == {0.0}
 
@@ -89,10 +90,12 @@ def test_of_several_solo_runs_that_with_the_same_learning_is_meant(tmp_path: Pat
     (third,) = runs_of(**given, algorithm={"name": "fedavg", "learning": {"lr": 0.5}})
     folder = finished(fedavg, tmp_path)
     only = finished(slow, tmp_path)
-    assert alone(folder, solo_runs(all_folders(tmp_path))) == only, "each algorithm may learn in its own way"
+    assert local_baseline(folder, solo_runs(all_folders(tmp_path))) == only, "each algorithm may learn in its own way"
     same = finished(fast, tmp_path)
-    assert alone(folder, solo_runs(all_folders(tmp_path))) == same
-    assert alone(folder_of(third, tmp_path), solo_runs(all_folders(tmp_path))) is None, "it cannot be said which"
+    assert local_baseline(folder, solo_runs(all_folders(tmp_path))) == same
+    assert local_baseline(folder_of(third, tmp_path), solo_runs(all_folders(tmp_path))) is None, (
+        "it cannot be said which"
+    )
 
 
 def test_newcomers_are_told_apart(tmp_path: Path) -> None:
@@ -100,7 +103,7 @@ def test_newcomers_are_told_apart(tmp_path: Path) -> None:
     fedavg, solo = runs_of(schedule=plan, algorithm=[{"name": "fedavg"}, {"name": "solo"}])
     finished(solo, tmp_path)
     folder = finished(fedavg, tmp_path)
-    result = told(folder, solo_runs(all_folders(tmp_path)))
+    result = load_result(folder, solo_runs(all_folders(tmp_path)))
     assert result is not None
     *_, everybody, newcomers = folder.records()
     assert len(everybody["by_client"]["received"]) == 6
@@ -144,11 +147,11 @@ def test_targets_are_no_part_of_a_run(tmp_path: Path) -> None:
     assert evaluation(asking).targets == (0.05, 1.0)
     assert evaluation(given).targets == ()
     folder = finished(expand(asking)[0], tmp_path)
-    result = told(folder, [], evaluation(asking).targets)
+    result = load_result(folder, [], evaluation(asking).targets)
     assert result is not None
     assert result["to_target"]["0.05"]["received"]["rounds"] == 1
     assert result["to_target"]["1.0"]["received"] is None
-    assert "to_target" not in (told(folder, []) or {})
+    assert "to_target" not in (load_result(folder, []) or {})
 
 
 @pytest.mark.parametrize("targets", [[0.0], [1.5], [70], ["high"], 0.7, [True]], ids=str)
@@ -164,7 +167,7 @@ def test_clients_are_described_by_their_samples_labels_set_and_truth(tmp_path: P
     (run,) = runs_of(algorithm={"name": "fedavg"})
     folder = finished(run, tmp_path)
     described = json.loads((folder.path / "clients.json").read_text())
-    dataset, parts = divided(run)
+    dataset, parts = divide(run)
     assert (described["data"], described["classes"], described["shape"]) == ("digits", 10, [8, 8])
     assert described["sets"] == list(load("digits").source_names)
     assert len(described["clients"]) == 8
@@ -185,21 +188,21 @@ def test_a_client_with_samples_of_several_sets_has_none_of_its_own(tmp_path: Pat
 @pytest.mark.parametrize(
     "setting", [{}, {"threshold": 12.0}, {"clusters": 4}, {"measure": "sum"}], ids=lambda s: str(*s) or "auto"
 )
-def test_a_grouping_can_be_cut_again_from_what_is_kept(setting: dict[str, Any], tmp_path: Path) -> None:
+def test_a_clustering_can_be_cut_again_from_what_is_stored(setting: dict[str, Any], tmp_path: Path) -> None:
     (run,) = runs_of(algorithm={"name": "pacfl", **setting})
     folder = finished(run, tmp_path)
-    kept = json.loads((folder.path / "clustering.json").read_text())
-    with np.load(folder.path / "clustering.npz", allow_pickle=False) as file:
-        arrays = dict(file)
+    stored = load_clustering(folder)
+    assert stored is not None
+    facts, arrays = stored
     cluster_of = folder.records()[-1]["cluster_of"]
     assert [cluster_of[str(c)] for c in arrays["clients"]] == arrays["labels"].tolist()
-    cut = agglomerate(arrays["distances"], kept["threshold"], kept["linkage"])
+    cut = agglomerate(arrays["distances"], facts["threshold"], facts["linkage"])
     assert cut.tolist() == arrays["labels"].tolist()
-    by_scipy = fcluster(arrays["merges"], kept["threshold"], "distance")
+    by_scipy = fcluster(arrays["merges"], facts["threshold"], "distance")
     assert len(set(zip(by_scipy.tolist(), cut.tolist(), strict=True))) == len(set(cut.tolist()))
     assert arrays["proximity"].shape == arrays["distances"].shape == (8, 8)
     assert len(arrays["noise_scale"]) == 8
-    assert kept["evidence"]["reasons"]
+    assert facts["evidence"]["reasons"]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -227,7 +230,7 @@ def test_a_table_has_a_column_for_whatever_any_record_has(tmp_path: Path) -> Non
     (run,) = runs_of(algorithm={"name": "fedavg"})
     records = finished(run, tmp_path).records()
     rows = list(csv.DictReader(io.StringIO(as_csv(records))))
-    assert [int(row["round"]) for row in rows] == [0, 1, 2]
+    assert [int(row["round"]) for row in rows] == [1, 2, 3]
     for row, record in zip(rows, records, strict=True):
         assert float(row["accuracy.received.mean"]) == record["accuracy"]["received"]["mean"]
     assert rows[0]["accuracy.personal.mean"] == ""

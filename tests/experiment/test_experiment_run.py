@@ -13,9 +13,10 @@ from pacfl.data import build_scheme, from_arrays, partition
 from pacfl.experiment import checkpoint, store
 from pacfl.experiment.checkpoint import LISTS
 from pacfl.experiment.config import Run, expand
-from pacfl.experiment.run import play, prepared, read
+from pacfl.experiment.run import build, prepare, resume
 from pacfl.experiment.store import RunFolder, folder_of
 from pacfl.experiment.summary import clusters, spread
+from pacfl.federation.local import LocalBackend
 from pacfl.files import write_atomically
 
 ALGORITHMS = (
@@ -43,14 +44,14 @@ def one(**sections: Any) -> Run:
 
 def finished(run: Run, folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Records and result of a run that is played to its end, without the time that it took."""
-    *_, result = play(run, folder)
+    *_, result = resume(run, folder)
     assert result == folder.result()
     return folder.records(), {key: value for key, value in result.items() if key != "seconds"}
 
 
 def interrupted(run: Run, folder: RunFolder, after: int) -> None:
     """Play, and stop after some records."""
-    playing = play(run, folder)
+    playing = resume(run, folder)
     for _ in range(after):
         next(playing)
     playing.close()  # type: ignore[attr-defined]  # it is a generator
@@ -62,11 +63,11 @@ def folders(run: Run, tmp_path: Path) -> tuple[RunFolder, RunFolder]:
 
 
 def test_runs_of_one_process_share_their_data_and_let_go_of_them() -> None:
-    first, second = (read(one(algorithm={"name": name}), None) for name in ("fedavg", "solo"))
-    assert np.shares_memory(first.pool.train.x, second.pool.train.x)
+    first, second = (build(one(algorithm={"name": name}), None) for name in ("fedavg", "solo"))
+    assert np.shares_memory(first.setup.pool.train.x, second.setup.pool.train.x)
     own = from_arrays(np.eye(6, dtype=np.float32), [0, 1] * 3, np.eye(6, dtype=np.float32), [0, 1] * 3)
     parts = partition(own, build_scheme({"kind": "iid"}), 2, np.random.default_rng(0))
-    kept = ref(prepared(own, parts).train.x)
+    kept = ref(prepare(own, parts).train.x)
     assert kept() is not None
     del own
     assert kept() is None
@@ -79,7 +80,7 @@ def test_a_run_interrupted_after_every_round_ends_as_one_that_never_was(
     run = one(algorithm=algorithm)
     whole, broken = folders(run, tmp_path)
     expected = finished(run, whole)
-    assert [record["round"] for record in expected[0]] == [0, 1, 2, 3, 4, 5]
+    assert [record["round"] for record in expected[0]] == [1, 2, 3, 4, 5, 6]
     for n in range(6):
         interrupted(run, broken, 1)
         assert len(broken.records()) == n + 1
@@ -111,7 +112,7 @@ def test_a_run_that_met_a_full_disk_goes_on_when_there_is_room(
         patched.setattr(store, "write_atomically", disk.write)
         patched.setattr(checkpoint, "write_atomically", disk.write)
         with pytest.raises(OSError, match="No space left"):
-            list(play(run, broken))
+            list(resume(run, broken))
     assert broken.result() is None
     assert finished(run, RunFolder(broken.path)) == finished(run, whole)
 
@@ -146,14 +147,14 @@ def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
     program = """
 import json, sys
 from pathlib import Path
-from pacfl.experiment.run import play
+from pacfl.experiment.run import resume
 from pacfl.experiment.config import expand
-from pacfl.experiment.store import folder_of, owned
+from pacfl.experiment.store import folder_of
+from pacfl.federation.local import LocalBackend
 (run,) = expand(json.loads(sys.argv[1]))
 folder = folder_of(run, Path(sys.argv[2]))
-with owned(folder):
-    for record in play(run, folder, workers=2):
-        print(folder.path.name, flush=True)
+for record in resume(run, folder, backend=LocalBackend(2)):
+    print(folder.path.name, flush=True)
 """
     table = {**TABLE, "schedule": {**TABLE["schedule"], "rounds": 12}, "algorithm": {"name": "scaffold"}}
     command = [sys.executable, "-c", program, json.dumps(table), str(tmp_path / "broken")]
@@ -176,7 +177,7 @@ with owned(folder):
 
 def test_a_result_says_what_is_promised(tmp_path: Path) -> None:
     run = one(algorithm={"name": "pacfl", "rank": 2}, schedule={"rounds": 2, "participation": 0.5})
-    *records, result = play(run, folder_of(run, tmp_path))
+    *records, result = resume(run, folder_of(run, tmp_path))
     assert set(result) >= {
         "hash", "algorithm", "seed", "clusters", "ari", "accuracy", "bytes_down", "bytes_up", "seconds",
     }  # fmt: skip
@@ -194,9 +195,9 @@ def test_a_result_says_what_is_promised(tmp_path: Path) -> None:
 
 def test_scores_of_a_record_are_those_of_its_clients(tmp_path: Path) -> None:
     run = one(schedule={"rounds": 2, "participation": 0.5, "evaluate-every": 1})
-    *records, _ = play(run, folder_of(run, tmp_path))
+    *records, _ = resume(run, folder_of(run, tmp_path))
     for record in records:
-        protocols = PROTOCOLS if record["round"] == 2 else PROTOCOLS - {"personal"}
+        protocols = PROTOCOLS if record["round"] == 3 else PROTOCOLS - {"personal"}
         assert set(record["by_client"]) == protocols
         for protocol, by_client in record["by_client"].items():
             accuracies = [accuracy for accuracy, _ in by_client.values()]
@@ -206,7 +207,7 @@ def test_scores_of_a_record_are_those_of_its_clients(tmp_path: Path) -> None:
 
 def test_the_worst_tenth_is_the_worst_in_losses_too(tmp_path: Path) -> None:
     run = one(schedule={"rounds": 1, "participation": 0.5})
-    *_, record, result = play(run, folder_of(run, tmp_path))
+    *_, record, result = resume(run, folder_of(run, tmp_path))
     for protocol, by_client in record["by_client"].items():
         assert result["accuracy"][protocol]["worst_tenth"] == min(accuracy for accuracy, _ in by_client.values())
         assert result["loss"][protocol]["worst_tenth"] == max(loss for _, loss in by_client.values())
@@ -214,7 +215,7 @@ def test_the_worst_tenth_is_the_worst_in_losses_too(tmp_path: Path) -> None:
 
 def test_a_run_that_everybody_left_ends_with_nobody_to_judge(tmp_path: Path) -> None:
     run = one(schedule={"rounds": 2, "participation": 0.5, "leaves": {"1": list(range(8))}})
-    *_, result = play(run, folder_of(run, tmp_path))
+    *_, result = resume(run, folder_of(run, tmp_path))
     assert result["accuracy"] == {}
     assert result["bytes_down"] > 0
 
@@ -226,7 +227,7 @@ def test_pacfl_finds_the_four_domains_of_digits_and_serves_them_better(tmp_path:
     results = {}
     for name in ("pacfl", "fedavg"):
         run = one(**given, algorithm={"name": name})
-        *_, results[name] = play(run, folder_of(run, tmp_path))
+        *_, results[name] = resume(run, folder_of(run, tmp_path))
     assert (results["pacfl"]["clusters"], results["pacfl"]["ari"]) == (4, 1.0)
     assert (results["fedavg"]["clusters"], results["fedavg"]["ari"]) == (1, 0.0)
     received = {name: result["accuracy"]["received"]["mean"] for name, result in results.items()}
@@ -236,7 +237,7 @@ def test_pacfl_finds_the_four_domains_of_digits_and_serves_them_better(tmp_path:
 def test_where_the_truth_is_not_known_there_is_no_index(tmp_path: Path) -> None:
     data = {"name": "digits", "clients": 5, "scheme": {"kind": "label-skew", "share": 0.3}}
     run = one(data=data, schedule={"rounds": 1})
-    *_, result = play(run, folder_of(run, tmp_path))
+    *_, result = resume(run, folder_of(run, tmp_path))
     assert result["ari"] is None
 
 
@@ -252,7 +253,7 @@ def test_workers_change_nothing_in_a_run(tmp_path: Path) -> None:
     run = one(algorithm={"name": "pacfl", "clusters": 4})
     alone, together = folders(run, tmp_path)
     expected = finished(run, alone)
-    *_, result = play(run, together, workers=2)
+    *_, result = resume(run, together, backend=LocalBackend(2))
     assert together.records() == expected[0]
     assert {key: value for key, value in result.items() if key != "seconds"} == expected[1]
 
@@ -261,7 +262,7 @@ def test_a_model_that_cannot_take_the_data_is_refused_before_any_training(tmp_pa
     run = one(model={"name": "lenet5"})
     folder = folder_of(run, tmp_path)
     with pytest.raises(ValueError, match=r"8\D+8"):
-        next(play(run, folder))
+        next(resume(run, folder))
     assert folder.records() == []
 
 
@@ -273,7 +274,7 @@ def test_samples_are_prepared_channels_first_and_raw_ones_are_left_alone(shape: 
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (40, *shape)).astype(np.uint8)
     dataset = from_arrays(x[:30], np.arange(30) % 3, x[30:], np.arange(10) % 3)
-    pool = prepared(dataset, partition(dataset, Iid(), 3, stream(0)))
+    pool = prepare(dataset, partition(dataset, Iid(), 3, stream(0)))
     assert pool.raw is dataset.x_train
     expected = {(6, 5): (1, 6, 5), (6, 5, 3): (3, 6, 5), (7,): (7,)}[shape]
     assert pool.train.x.shape == (30, *expected)

@@ -1,6 +1,8 @@
 import json
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,10 @@ from pacfl.experiment.checkpoint import ARRAYS, LISTS
 from pacfl.experiment.codec import KINDS, decode, encode
 from pacfl.experiment.config import expand
 from pacfl.experiment.store import RunFolder, all_folders, folder_of, owned
-from pacfl.federation.local import local
 from pacfl.federation.rounds import rounds
 from pacfl.federation.schedule import Schedule, round_plans
-from tests.small_federation import LEARNING, NAMES, SEED, lively, model, pool, same
+from pacfl.files import LOCK, write_atomically
+from tests.small_federation import LEARNING, NAMES, SEED, lively, local, model, pool, same
 
 # Values
 
@@ -32,7 +34,7 @@ def lived(name: str) -> tuple[Any, dict[str, Any]]:
     with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
         plan = round_plans(Schedule(rounds=3, participation=1.0), 6, SEED)
         *_, last = rounds(algorithm, backend, algorithm.init_server(model()), plan)
-        return last.state, {"memory": backend.memory, "last": backend.last}
+        return last.state, {"memory": backend.memory, "last_trained": backend.last_trained}
 
 
 def recorded(folder: RunFolder, n: int) -> None:
@@ -55,7 +57,8 @@ def test_every_state_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
 
 def test_every_kind_of_state_is_tried_above() -> None:
     states = [lively(name).init_server(model()) for name in NAMES]
-    assert {type(state).__name__ for state in states} | {"Clustering"} == set(KINDS)
+    names = {f"{type(state).__module__}.{type(state).__qualname__}" for state in states}
+    assert names | {"pacfl.subspace.clustering.Clustering"} == KINDS
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def test_a_line_that_a_crash_cut_short_does_not_count(folder: RunFolder, cut: in
     path = folder.path / "rounds.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
     assert folder.records() == [{"round": 0}, {"round": 1}]
-    folder.keep_records(2)
+    folder.truncate_records(2)
     folder.append({"round": 2})
     assert folder.records() == [{"round": t} for t in range(3)]
 
@@ -152,7 +155,7 @@ def test_a_line_that_a_crash_cut_short_does_not_count(folder: RunFolder, cut: in
 def test_records_of_rounds_to_be_played_again_are_forgotten(folder: RunFolder, kept: int) -> None:
     for t in range(3):
         folder.append({"round": t})
-    folder.keep_records(kept)
+    folder.truncate_records(kept)
     assert folder.records() == [{"round": t} for t in range(min(kept, 3))]
 
 
@@ -276,7 +279,7 @@ def test_a_round_costs_what_it_changed(folder: RunFolder) -> None:
 
 def test_a_checkpoint_whose_rounds_are_not_recorded_does_not_count(folder: RunFolder) -> None:
     saved(folder, 3)
-    folder.keep_records(1)
+    folder.truncate_records(1)
     loaded = folder.load_checkpoint()
     assert loaded is not None
     assert loaded["round"] == 1
@@ -321,15 +324,17 @@ def test_a_folder_has_one_owner_at_a_time(folder: RunFolder) -> None:
 def test_what_a_killed_process_left_half_written_is_cleared_away(folder: RunFolder) -> None:
     (folder.path / ".result.json.abc.part").write_bytes(b"half")
     with owned(folder):
-        assert list(folder.path.iterdir()) == []
+        assert [path.name for path in folder.path.iterdir()] == [LOCK]
 
 
 def test_another_process_is_another_owner_until_it_is_killed(folder: RunFolder) -> None:
     program = (
-        "import fcntl, os, sys, time\n"
-        "fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX)\n"
-        "print('mine', flush=True)\n"
-        "time.sleep(60)\n"
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from pacfl.files import locked\n"
+        "with locked(Path(sys.argv[1])):\n"
+        "    print('mine', flush=True)\n"
+        "    time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program, str(folder.path)], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
@@ -339,3 +344,43 @@ def test_another_process_is_another_owner_until_it_is_killed(folder: RunFolder) 
         other.kill()
     with owned(folder):
         pass
+
+
+def test_a_saved_array_cannot_be_changed_in_place(folder: RunFolder) -> None:
+    """It is not written again while it is the same object, so it must have the same content."""
+    w = np.ones(3, dtype=np.float32)
+    folder.save_checkpoint({"round": 0, "w": w})
+    with pytest.raises(ValueError, match="read-only"):
+        w += 1
+
+
+def test_a_view_is_saved_again_for_its_base_may_have_changed(folder: RunFolder) -> None:
+    base = np.zeros((2, 3), dtype=np.float32)
+    view = base[0]
+    folder.save_checkpoint({"round": 0, "w": view})
+    base[0] = 7
+    folder.save_checkpoint({"round": 0, "w": view})
+    loaded = RunFolder(folder.path).load_checkpoint()
+    assert loaded is not None
+    assert loaded["w"].tolist() == [7, 7, 7]
+
+
+def test_a_state_of_another_class_of_the_same_name_is_not_taken_for_ours() -> None:
+    @dataclass
+    class State:
+        models: int = 1
+
+    with pytest.raises(TypeError, match="a state may hold"):
+        encode(State(), {})
+
+
+def test_no_thread_changes_the_mask_of_another(tmp_path: Path) -> None:
+    """Files get the mode that the process's mask allows, whoever writes at the same time."""
+    before = os.umask(0o022)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda i: write_atomically(tmp_path / str(i), b"x"), range(200)))
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o644}
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)

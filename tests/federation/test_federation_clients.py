@@ -9,14 +9,13 @@ from pacfl.algorithms import FedAvg, FedAvgFT, FedProx, LGFedAvg, LocalOnly
 from pacfl.errors import DivergedError
 from pacfl.federation import client_side
 from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.client_side import ClientIndices, Pool, Told
-from pacfl.federation.local import local
+from pacfl.federation.client_side import ClientIndices, Pool, PredictionCache
 from pacfl.federation.rounds import Score, rounds
 from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.learning.client_context import ClientContext, LocalTraining, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Vector
-from tests.small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same, side
+from tests.small_federation import LEARNING, NAMES, SEED, lively, local, model, pool, run_rounds, same, side
 
 ONE_ROUND = Schedule(rounds=1, participation=1.0)
 CLIENTS = range(6)
@@ -46,7 +45,7 @@ def _one_thread() -> None:
 
 def test_received_is_the_mean_last_trained_the_own_and_personal_a_training_of_the_mean() -> None:
     """FedAvg by hand for one round in which everybody takes part."""
-    first, end = played(FedAvg(), ONE_ROUND)
+    first, end = run_rounds(FedAvg(), ONE_ROUND)
     trained = [task(c, 0).sgd(model().initial)[0] for c in CLIENTS]
     sizes = np.array([len(pool().client_indices[c].train) for c in CLIENTS])
     aggregated = np.average(np.array(trained, dtype=np.float64), axis=0, weights=sizes).astype(np.float32)
@@ -60,14 +59,14 @@ def test_received_is_the_mean_last_trained_the_own_and_personal_a_training_of_th
 
 
 def test_who_never_trained_is_judged_by_what_it_received() -> None:
-    (end,) = played(FedAvg(), Schedule(rounds=0))
+    (end,) = run_rounds(FedAvg(), Schedule(rounds=0))
     for c in CLIENTS:
         assert end.scores["last_trained"][c] == end.scores["received"][c] == scored(model().initial, c)
 
 
 def test_last_trained_is_the_training_in_the_last_round_the_client_was_in() -> None:
     schedule = Schedule(rounds=4, participation=0.34)
-    run = played(FedAvg(), schedule)
+    run = run_rounds(FedAvg(), schedule)
     last = {c: r.t for r in run for c in r.plan.sampled}
     assert len(set(last.values())) > 1
     for c, t in last.items():
@@ -78,10 +77,10 @@ def test_last_trained_is_the_training_in_the_last_round_the_client_was_in() -> N
 def test_lost_replies_are_remembered_by_the_client_that_gave_them() -> None:
     """What a client trained is its own, whether or not the server heard of it."""
     lossy = Schedule(rounds=1, participation=1.0, client_dropout=1.0)
-    first, end = played(LocalOnly(), lossy)
+    first, end = run_rounds(LocalOnly(), lossy)
     for c in CLIENTS:
         assert end.scores["received"][c] == scored(task(c, 0).sgd(model().initial)[0], c)
-    heard, unheard = (played(LocalOnly(), schedule)[-1] for schedule in (ONE_ROUND, lossy))
+    heard, unheard = (run_rounds(LocalOnly(), schedule)[-1] for schedule in (ONE_ROUND, lossy))
     assert same(heard.scores, unheard.scores)
     body = slice(0, model().tail(1).start)
     with local(LGFedAvg(shared_layers=1), model(), pool(), LEARNING, SEED) as backend:
@@ -94,7 +93,8 @@ def test_lost_replies_are_remembered_by_the_client_that_gave_them() -> None:
 def test_judging_changes_nothing(name: str) -> None:
     """Neither what is learnt nor what is billed depends on how often anybody looks."""
     seen, unseen = (
-        played(lively(name), Schedule(rounds=3, participation=0.5, evaluate_every=n, personal_every=n)) for n in (1, 0)
+        run_rounds(lively(name), Schedule(rounds=3, participation=0.5, evaluate_every=n, personal_every=n))
+        for n in (1, 0)
     )
     assert same([r.state for r in seen], [r.state for r in unseen])
     assert [(r.bytes_down, r.bytes_up) for r in seen] == [(r.bytes_down, r.bytes_up) for r in unseen]
@@ -104,7 +104,7 @@ def test_judging_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_fine_tuning_of_newcomers_is_that_of_fedavg_with_fine_tuning(epochs: int) -> None:
     schedule = Schedule(rounds=2, participation=0.5, newcomers=2, fine_tune=epochs)
-    plain, tuned = (played(algorithm, schedule)[-1] for algorithm in (FedAvg(), FedAvgFT(epochs=epochs)))
+    plain, tuned = (run_rounds(algorithm, schedule)[-1] for algorithm in (FedAvg(), FedAvgFT(epochs=epochs)))
     assert same(plain.scores["fine_tuned"], tuned.scores["personal"])
     assert not same(plain.scores["fine_tuned"], plain.scores["received"])
 
@@ -114,10 +114,10 @@ def test_what_a_model_was_seen_to_say_is_what_it_says() -> None:
     engine, test = Eager(model()), pool().test
     w = model().initial
     right, losses = engine.losses(w, test)
-    told = Told(len(test.y))
+    cache = PredictionCache(len(test.y))
     parts = [np.arange(100), np.arange(50, 150), np.arange(100), np.array([149, 3, 151, 3]), np.arange(len(test.y))]
     for rows in parts:
-        seen_right, seen_losses = told.at(rows, engine, w, test)
+        seen_right, seen_losses = cache.predictions(rows, engine, w, test)
         assert seen_right.tolist() == right[rows].tolist()
         np.testing.assert_allclose(seen_losses, losses[rows], rtol=0, atol=1e-6)
 
@@ -127,31 +127,31 @@ def test_what_a_model_says_of_a_sample_does_not_depend_on_what_it_was_asked_befo
     """To the bit: else scores depend on which worker judged whom, and on where a run was taken up again."""
     engine, test = Eager(model()), pool().test
     rows = np.arange(60)
-    once = Told(len(test.y)).at(rows, engine, model().initial, test)[1]
-    piecemeal = Told(len(test.y))
+    once = PredictionCache(len(test.y)).predictions(rows, engine, model().initial, test)[1]
+    piecemeal = PredictionCache(len(test.y))
     for start in range(0, 60, n):
-        piecemeal.at(rows[start : start + n], engine, model().initial, test)
-    assert piecemeal.at(rows, engine, model().initial, test)[1].tobytes() == once.tobytes()
+        piecemeal.predictions(rows[start : start + n], engine, model().initial, test)
+    assert piecemeal.predictions(rows, engine, model().initial, test)[1].tobytes() == once.tobytes()
 
 
-def test_models_are_told_apart_and_old_ones_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_distinguished_and_old_ones_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for two models in memory, five are judged in turn, and each by what it says itself."""
-    monkeypatch.setattr(client_side, "REMEMBERED_MODELS", 2)
+    monkeypatch.setattr(client_side, "CACHED_MODELS", 2)
     clients = side(LocalOnly())
     vectors = [model().fresh(i) for i in range(5)]
     for _ in range(2):
         for w in vectors:
             for c in (0, 1, 5):
                 assert clients.evaluate(0, c, {}, {"w": w}, None, personal=False)["received"] == scored(w, c)
-    assert len(clients._told) <= 2
+    assert len(clients._predictions) <= 2
 
 
 def test_a_client_without_test_samples_is_no_obstacle_to_the_others() -> None:
     """A partition leaves a client none if the test data lack its classes."""
     shards = list(pool().client_indices)
     shards[2] = ClientIndices(shards[2].train, np.empty(0, dtype=np.int64))
-    whole = played(FedAvg(), ONE_ROUND)[-1]
-    lacking = played(FedAvg(), ONE_ROUND, replace(pool(), client_indices=tuple(shards)))[-1]
+    whole = run_rounds(FedAvg(), ONE_ROUND)[-1]
+    lacking = run_rounds(FedAvg(), ONE_ROUND, replace(pool(), client_indices=tuple(shards)))[-1]
     for protocol, by in lacking.scores.items():
         for c, score in by.items():
             assert np.isfinite([score.accuracy, score.loss]).all()
@@ -174,13 +174,13 @@ def test_a_client_sees_its_own_samples_only() -> None:
 def test_a_training_that_diverges_stops_the_run_with_its_client_and_round(workers: int) -> None:
     wild = LocalTraining(epochs=5, batch_size=8, lr=1e6, momentum=0.9, weight_decay=1.0)
     with pytest.raises(DivergedError, match=r"client \d diverged in round 0"):
-        played(FedAvg(), ONE_ROUND, learning=wild, workers=workers)
+        run_rounds(FedAvg(), ONE_ROUND, learning=wild, workers=workers)
 
 
 def test_a_model_whose_loss_is_no_number_is_said_to_have_diverged() -> None:
     """Its weights may still be finite."""
     huge = np.full_like(model().initial, 1e30)
-    with pytest.raises(DivergedError, match=r"client 1 .* round 5"):
+    with pytest.raises(DivergedError, match=r"client 1 .* round 6"):
         side(LocalOnly()).evaluate(5, 1, {}, {"w": huge}, None, personal=False)
 
 
@@ -209,6 +209,8 @@ def test_the_number_of_threads_is_given_back_whatever_happens() -> None:
 
 
 def test_by_default_an_algorithm_is_fedavg() -> None:
-    plain = played(Algorithm(), Schedule(rounds=2, participation=0.5))
-    assert same([r.state for r in plain], [r.state for r in played(FedAvg(), Schedule(rounds=2, participation=0.5))])
-    assert not same(plain[-1].state, played(FedProx(mu=1.0), Schedule(rounds=2, participation=0.5))[-1].state)
+    plain = run_rounds(Algorithm(), Schedule(rounds=2, participation=0.5))
+    assert same(
+        [r.state for r in plain], [r.state for r in run_rounds(FedAvg(), Schedule(rounds=2, participation=0.5))]
+    )
+    assert not same(plain[-1].state, run_rounds(FedProx(mu=1.0), Schedule(rounds=2, participation=0.5))[-1].state)

@@ -6,11 +6,11 @@ import pytest
 
 from pacfl.algorithms import FedAvg
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, mean, shares
-from pacfl.federation.local import Local, local
+from pacfl.federation.local import LocalClients
 from pacfl.federation.message import ClientId, Message, nbytes
 from pacfl.federation.rounds import Round, Scores, rounds
 from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
-from tests.small_federation import LEARNING, NAMES, SEED, arrays_in, lively, model, played, pool, same
+from tests.small_federation import LEARNING, NAMES, SEED, arrays_in, lively, local, model, pool, run_rounds, same
 
 CHURN = Schedule(
     rounds=5,
@@ -27,7 +27,7 @@ CHURN = Schedule(
 class Recording:
     """A backend that keeps a count of the bytes of everything that passes."""
 
-    def __init__(self, backend: Local) -> None:
+    def __init__(self, backend: LocalClients) -> None:
         self.backend = backend
         self.down: list[int] = []
         self.up: list[int] = []
@@ -80,10 +80,10 @@ def test_going_on_from_any_round_is_as_never_having_stopped(name: str) -> None:
     with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
         for r in rounds(algorithm, backend, algorithm.init_server(model()), plan):
             whole.append(r)
-            kept.append((dict(backend.memory), dict(backend.last)))
+            kept.append((dict(backend.memory), dict(backend.last_trained)))
     for k in (1, 3, 4, 5):
         with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
-            backend.memory, backend.last = (dict(part) for part in kept[k - 1])
+            backend.memory, backend.last_trained = (dict(part) for part in kept[k - 1])
             rest = list(rounds(algorithm, backend, whole[k - 1].state, plan, start=k))
         assert [r.t for r in rest] == list(range(k, 6))
         assert same(rest, whole[k:])
@@ -110,7 +110,7 @@ def test_a_plan_is_obeyed_in_order() -> None:
 class HardOfHearing(Recording):
     """A backend that misses what some clients tell when they are first asked."""
 
-    def __init__(self, backend: Local, missed: set[ClientId]) -> None:
+    def __init__(self, backend: LocalClients, missed: set[ClientId]) -> None:
         super().__init__(backend)
         self.missed = missed
 
@@ -142,7 +142,7 @@ def test_who_was_not_heard_when_it_joined_is_asked_again(name: str, missed: set[
 
 def test_a_lost_reply_is_not_billed_but_what_was_sent_is() -> None:
     d = 4 * len(model().initial)
-    run = played(FedAvg(), Schedule(rounds=2, participation=1.0, client_dropout=1.0))
+    run = run_rounds(FedAvg(), Schedule(rounds=2, participation=1.0, client_dropout=1.0))
     assert [(r.bytes_down, r.bytes_up) for r in run] == [(6 * d, 0), (6 * d, 0), (0, 0)]
 
 

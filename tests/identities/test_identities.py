@@ -22,7 +22,7 @@ from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.rounds import Round
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import LocalTraining
-from tests.small_federation import NAMES, lively, model, played, pool, same
+from tests.small_federation import NAMES, lively, model, pool, run_rounds, same
 
 SAMPLED = Schedule(rounds=4, participation=0.5, evaluate_every=1, personal_every=2, client_dropout=0.2)
 EVERYBODY = Schedule(rounds=3, participation=1.0, evaluate_every=1, personal_every=1)
@@ -31,7 +31,7 @@ EVERYBODY = Schedule(rounds=3, participation=1.0, evaluate_every=1, personal_eve
 @cache
 def fedavg(everybody: bool) -> list[Round]:
     """The run that all others are compared with."""
-    return played(FedAvg(), EVERYBODY if everybody else SAMPLED)
+    return run_rounds(FedAvg(), EVERYBODY if everybody else SAMPLED)
 
 
 def assert_same_run(one: list[Round], other: list[Round]) -> None:
@@ -59,20 +59,20 @@ def assert_same_run(one: list[Round], other: list[Round]) -> None:
     ids=repr,
 )
 def test_at_the_edge_of_its_settings_every_method_is_fedavg(algorithm: Algorithm, everybody: bool) -> None:
-    assert_same_run(played(algorithm, EVERYBODY if everybody else SAMPLED), fedavg(everybody))
+    assert_same_run(run_rounds(algorithm, EVERYBODY if everybody else SAMPLED), fedavg(everybody))
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_scaffold_begins_as_fedavg_and_then_goes_its_own_way(momentum: float) -> None:
     learning = LocalTraining(epochs=1, batch_size=8, lr=0.05, momentum=momentum)
-    one, other = (played(algorithm, SAMPLED, learning=learning) for algorithm in (Scaffold(), FedAvg()))
+    one, other = (run_rounds(algorithm, SAMPLED, learning=learning) for algorithm in (Scaffold(), FedAvg()))
     assert_same_run(one[:1], other[:1])
     assert not same(one[1].state.models, other[1].state.models)
 
 
 def test_everybody_in_a_cluster_of_its_own_is_everybody_alone() -> None:
     """What clients have is the same; where it is kept is not."""
-    clustered, alone = played(PACFL(threshold=0.0), EVERYBODY), played(LocalOnly(), EVERYBODY)
+    clustered, alone = run_rounds(PACFL(threshold=0.0), EVERYBODY), run_rounds(LocalOnly(), EVERYBODY)
     assert len(set(clustered[0].state.cluster_of.values())) == 6
     assert same([r.scores for r in clustered], [r.scores for r in alone])
     assert sum(r.bytes_down for r in alone) == 0 < sum(r.bytes_down for r in clustered)
@@ -81,12 +81,12 @@ def test_everybody_in_a_cluster_of_its_own_is_everybody_alone() -> None:
 def test_sending_nothing_but_never_hearing_either_is_everybody_alone() -> None:
     """When all replies are lost, everybody's first training is the same under FedAvg and SOLO."""
     silent = Schedule(rounds=1, participation=1.0, client_dropout=1.0)
-    one, other = played(FedAvg(), silent)[-1], played(LocalOnly(), silent)[-1]
+    one, other = run_rounds(FedAvg(), silent)[-1], run_rounds(LocalOnly(), silent)[-1]
     assert same(one.scores["last_trained"], other.scores["last_trained"])
 
 
 def test_fine_tuning_is_fedavg_until_it_tunes() -> None:
-    tuned, plain = played(FedAvgFT(epochs=3), SAMPLED), fedavg(everybody=False)
+    tuned, plain = run_rounds(FedAvgFT(epochs=3), SAMPLED), fedavg(everybody=False)
     assert same([r.state for r in tuned], [r.state for r in plain])
     assert same(tuned[-1].scores["received"], plain[-1].scores["received"])
     assert not same(tuned[-1].scores["personal"], plain[-1].scores["personal"])
@@ -96,13 +96,13 @@ def test_equal_steps_make_fednova_fedavg_up_to_rounding() -> None:
     """With equal sizes all take as many steps a: a · mean((w0 - w) / a) = w0 - mean(w)."""
     equal = pool(sizes=(32, 32, 32))
     schedule = Schedule(rounds=2, participation=1.0)
-    one, other = (played(algorithm, schedule, equal)[-1].state.models for algorithm in (FedNova(), FedAvg()))
+    one, other = (run_rounds(algorithm, schedule, equal)[-1].state.models for algorithm in (FedNova(), FedAvg()))
     np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
 
 
 def test_no_lookahead_of_no_length_is_half_a_batch() -> None:
     """Per-FedAvg with alpha 0 learns from the second half of every batch, and personalises by nothing."""
-    run = played(PerFedAvg(alpha=0.0), EVERYBODY)
+    run = run_rounds(PerFedAvg(alpha=0.0), EVERYBODY)
     for r in run:
         assert same(r.scores["personal"], r.scores["received"])
     assert not same(run[0].state.models, fedavg(everybody=True)[0].state.models)
@@ -113,13 +113,13 @@ def test_no_lookahead_of_no_length_is_half_a_batch() -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("fedavg", "fedavg-ft", "solo", "lg-fedavg")])
 def test_every_method_makes_a_difference(name: str) -> None:
-    models = played(lively(name), EVERYBODY)[-2].state.models
+    models = run_rounds(lively(name), EVERYBODY)[-2].state.models
     assert not any(same(row, fedavg(everybody=True)[-2].state.models[0]) for row in models)
 
 
 def test_a_stronger_pull_stays_nearer_to_the_start() -> None:
     schedule = Schedule(rounds=1, participation=1.0)
-    ways = [played(FedProx(mu), schedule)[0].state.models[0] - model().initial for mu in (0.0, 0.1, 1.0, 5.0)]
+    ways = [run_rounds(FedProx(mu), schedule)[0].state.models[0] - model().initial for mu in (0.0, 0.1, 1.0, 5.0)]
     lengths = [float(np.linalg.norm(way)) for way in ways]
     assert lengths == sorted(lengths, reverse=True)
     assert len(set(lengths)) == 4
@@ -127,7 +127,7 @@ def test_a_stronger_pull_stays_nearer_to_the_start() -> None:
 
 def test_fednova_differs_where_clients_take_different_numbers_of_steps() -> None:
     schedule = Schedule(rounds=1, participation=1.0)
-    one, other = (played(algorithm, schedule)[0].state.models for algorithm in (FedNova(), FedAvg()))
+    one, other = (run_rounds(algorithm, schedule)[0].state.models for algorithm in (FedNova(), FedAvg()))
     assert np.abs(one - other).max() > 1e-3
 
 
@@ -137,5 +137,5 @@ def test_fednova_differs_where_clients_take_different_numbers_of_steps() -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_the_number_of_workers_changes_nothing(name: str) -> None:
     schedule = Schedule(rounds=2, participation=0.7, evaluate_every=2, reprofile={1: (1,)})
-    one, two = (played(lively(name), schedule, workers=workers) for workers in (1, 2))
+    one, two = (run_rounds(lively(name), schedule, workers=workers) for workers in (1, 2))
     assert same(one, two)

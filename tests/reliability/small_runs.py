@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pacfl.experiment.config import Run, expand
-from pacfl.experiment.run import play
-from pacfl.experiment.store import folder_of, played
+from pacfl.experiment.run import resume
+from pacfl.experiment.store import folder_of
 from studies.kills import left
 
 TABLE: dict[str, Any] = {
@@ -29,7 +28,7 @@ def one(**sections: Any) -> Run:
 def commanded(run: Run, runs: Path) -> Iterator[dict[str, Any]]:
     """What `pacfl run` does with one run: records, and at last the result."""
     folder = folder_of(run, runs)
-    yield from played(folder, partial(play, run, folder))
+    yield from resume(run, folder)
 
 
 def left_by(run: Run, runs: Path) -> dict[str, bytes]:

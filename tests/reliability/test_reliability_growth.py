@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pacfl.experiment.run import play
+from pacfl.experiment.run import resume
 from pacfl.experiment.store import folder_of
-from pacfl.federation.local import Local, local
+from pacfl.federation.local import LocalClients
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, round_plans
 from studies import long_run
-from tests.small_federation import LEARNING, NAMES, SEED, lively, model, pool, same, side
+from tests.small_federation import LEARNING, NAMES, SEED, lively, local, model, pool, same, side
 
 # Files and memory
 
@@ -27,8 +27,8 @@ def test_a_long_run_with_churn_holds_no_more_memory_and_files_than_a_short_one(t
     held, sizes = {}, {}
     tracemalloc.start()
     try:
-        for record in play(run, folder):
-            if record.get("round") in (59, 119):
+        for record in resume(run, folder):
+            if record.get("round") in (60, 120):
                 gc.collect()
                 held[record["round"]] = tracemalloc.get_traced_memory()[0]
                 sizes[record["round"]] = long_run.sizes(folder)
@@ -45,8 +45,8 @@ def test_a_crowd_that_comes_and_goes_costs_a_round_no_more_than_those_who_are_th
     run = long_run.crowd(700, "pacfl", tmp_path)
     folder = folder_of(run, tmp_path)
     written = []
-    for record in play(run, folder, tmp_path):
-        if "round" in record and record["round"] <= run.schedule.rounds - 1:
+    for record in resume(run, folder, tmp_path):
+        if "round" in record and record["round"] <= run.schedule.rounds:
             n_files, megabytes, _ = long_run.sizes(folder)
             listed = (folder.path / "checkpoint.json").stat().st_size
             written.append((record["clients"], n_files, megabytes, listed, len(record["cluster_of"])))
@@ -59,7 +59,7 @@ def test_a_crowd_that_comes_and_goes_costs_a_round_no_more_than_those_who_are_th
 GONE = Schedule(rounds=4, participation=1.0, leaves={2: (1, 4)})
 
 
-def played(name: str, schedule: Schedule) -> Iterator[tuple[Round, Local]]:
+def run_rounds(name: str, schedule: Schedule) -> Iterator[tuple[Round, LocalClients]]:
     algorithm = lively(name)
     with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
         plan = round_plans(schedule, len(pool().client_indices), SEED)
@@ -70,12 +70,12 @@ def played(name: str, schedule: Schedule) -> Iterator[tuple[Round, Local]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_who_has_left_for_good_is_forgotten_and_nobody_else(name: str) -> None:
-    for one, backend in played(name, GONE):
+    for one, backend in run_rounds(name, GONE):
         known = set(range(6)) if one.t < 2 else {0, 2, 3, 5}
         assert set(one.state.cluster_of) == known
         by_client = [getattr(one.state, field.name) for field in dataclasses.fields(one.state)]
         assert all(set(kept) <= known for kept in by_client if isinstance(kept, Mapping))
-        assert {*backend.memory, *backend.last} <= known
+        assert {*backend.memory, *backend.last_trained} <= known
     if name == "pacfl":
         assert one.state.clustering.proximity.shape == (4, 4)
 
@@ -99,7 +99,7 @@ def test_only_who_does_not_come_back_has_left_for_good() -> None:
 def test_who_comes_back_is_as_before() -> None:
     """SCAFFOLD remembers at the client: one that was away goes on from its own control variate."""
     away = Schedule(rounds=5, participation=1.0, leaves={2: (1,)}, joins={4: (1,)})
-    kept = {one.t: backend.memory[1]["c"].copy() for one, backend in played("scaffold", away)}
+    kept = {one.t: backend.memory[1]["c"].copy() for one, backend in run_rounds("scaffold", away)}
     assert same(kept[1], kept[3])
     assert not same(kept[3], kept[4])
 
@@ -107,7 +107,7 @@ def test_who_comes_back_is_as_before() -> None:
 def test_a_cluster_that_everybody_left_is_found_by_a_newcomer_of_its_kind() -> None:
     """Clients 0, 1 and 2 are of one domain, 3, 4 and 5 of the other; 3 comes when 4 and 5 have left for good."""
     schedule = Schedule(rounds=5, participation=1.0, leaves={2: (4, 5)}, joins={4: (3,)})
-    states = [one.state for one, _ in played("pacfl", schedule)]
+    states = [one.state for one, _ in run_rounds("pacfl", schedule)]
     row = states[1].cluster_of[4]
     assert row == states[1].cluster_of[5] != states[1].cluster_of[0]
     assert len(states[2].cluster_of) == 4, "one of the two stays known"

@@ -14,18 +14,20 @@ from pacfl.settings import NonNegative, NonNegativeInt
 
 @dataclass(frozen=True, eq=False)
 class CFLState(State):
-    """With each client's latest update and size, and the rounds that have been."""
+    """With each client's latest update and size, the number of rounds, and the norms that decide about splits."""
 
     updates: Mapping[ClientId, tuple[int, NDArray[np.float32]]] = field(default_factory=dict)
     rounds: int = 0
+    update_norms: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # cluster: of the mean, the largest
 
 
 @final
 @dataclass(frozen=True)
 class CFL(Algorithm):
-    """Sattler and others (2021), Algorithm 2: a settled cluster whose clients still quarrel is split by cosine.
+    """Sattler and others (2021), Algorithm 2: a stationary cluster whose clients still disagree is split by cosine.
 
-    settled |Σ share_i Δ_i| < eps1, quarrelling max |Δ_i| > eps2, two sides apart √((1 - α_cross) / 2) > gamma.
+    Stationary: |Σ share_i Δ_i| < eps1. Disagreeing: max |Δ_i| > eps2. Two sides: √((1 - α_cross) / 2) > gamma.
+    The norms depend on model and learning rate: `update_norms` in the records tells what eps1 and eps2 compare with.
     """
 
     eps1: NonNegative = 0.4
@@ -44,7 +46,7 @@ class CFL(Algorithm):
         if not uploads:
             return state
         fresh = {u.client: (u.size, u.content["w"] - state.models[state.cluster_of[u.client]]) for u in uploads}
-        state = replace(state, updates={**state.updates, **fresh}, rounds=state.rounds + 1)
+        state = replace(state, updates={**state.updates, **fresh}, rounds=state.rounds + 1, update_norms={})
         state = cluster_mean(state, uploads)
         for k in range(len(state.models)):
             state = self._split(state, k)
@@ -52,20 +54,23 @@ class CFL(Algorithm):
 
     def _split(self, state: CFLState, k: int) -> CFLState:
         members = [c for c in state.updates if state.cluster_of[c] == k]
-        if state.rounds <= self.first_split or len(members) < 3:
+        if not members:
             return state
         sizes = np.array([state.updates[c][0] for c in members], dtype=np.float64)
         updates = np.stack([state.updates[c][1] for c in members])
         norms = np.linalg.norm(updates, axis=1)
-        settled = np.linalg.norm(sizes / sizes.sum() @ updates) < self.eps1
-        if not (settled and norms.max() > self.eps2 and norms.min() > 0):
+        of_mean = np.linalg.norm(sizes / sizes.sum() @ updates)
+        state = replace(state, update_norms={**state.update_norms, k: (float(of_mean), float(norms.max()))})
+        if state.rounds <= self.first_split or len(members) < 3:
             return state
-        # Algorithm 1: of all bipartitions, that with the least alike most alike pair across = the last merge undone
+        if not (of_mean < self.eps1 and norms.max() > self.eps2 and norms.min() > 0):
+            return state
+        # Algorithm 1: the bipartition whose most similar pair across is least similar = the last merge undone
         tree = linkage(updates, "single", "cosine")
         if not np.sqrt(max(tree[-1, 2], 0.0) / 2) > self.gamma:
             return state
         leaving = [c for c, side in zip(members, cut_tree(tree, 2)[:, 0], strict=True) if side]
-        # Updates of before the split speak of a model that the two halves no longer share
+        # Updates from before the split are of a model that the two halves no longer share
         updates_left = {c: u for c, u in state.updates.items() if c not in members}
         return replace(
             state,

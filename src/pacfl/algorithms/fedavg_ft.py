@@ -11,7 +11,7 @@ from pacfl.settings import NonNegativeInt
 @final
 @dataclass(frozen=True)
 class FedAvgFT(Algorithm):
-    """FedAvg, judged after every client has fine-tuned the global model for some epochs of its own."""
+    """FedAvg, evaluated after every client has fine-tuned the global model for some epochs."""
 
     epochs: NonNegativeInt = 1
 

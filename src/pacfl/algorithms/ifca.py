@@ -29,7 +29,7 @@ class IFCA(Algorithm):
         others = [model.fresh(int(stream(address, "ifca", i).integers(2**31))) for i in range(1, self.clusters)]
         return State(np.stack([model.initial, *others]))
 
-    def download(self, state: State, client: ClientId) -> Message:  # noqa: ARG002 - everybody gets all
+    def download(self, state: State, client: ClientId) -> Message:  # noqa: ARG002 - every client gets all
         return {"models": state.models}
 
     def train(self, context: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:

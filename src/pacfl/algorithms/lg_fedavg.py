@@ -13,9 +13,9 @@ from pacfl.settings import PositiveInt
 @final
 @dataclass(frozen=True)
 class LGFedAvg(Algorithm):
-    """Liang and others (2020), Algorithm 1: the first layers stay at the client, only the last ones travel.
+    """Liang and others (2020), Algorithm 1: the first layers stay at the client, only the last ones are sent.
 
-    A model is w = (body_i, head); all of it is trained, body_i is kept and head = Σ n_i head_i / Σ n_i.
+    A model is w = (body_i, head); all of it is trained, body_i stays and head = Σ n_i head_i / Σ n_i.
     """
 
     shared_layers: PositiveInt = 2

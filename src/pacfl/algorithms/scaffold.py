@@ -12,7 +12,7 @@ from pacfl.learning.model import Model, Vector
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ScaffoldState(State):
-    """With the server's control variate c, and of how many clients' it is the mean: those who left are still in it."""
+    """With the server's control variate c, and the number of clients it is the mean of, those that left included."""
 
     control: Vector
     n_clients: int
@@ -32,7 +32,7 @@ class Scaffold(Algorithm):
     def admit(self, state: ScaffoldState, profiles: Mapping[ClientId, Message]) -> ScaffoldState:
         after: ScaffoldState = super().admit(state, profiles)
         n = state.n_clients + len(after.cluster_of) - len(state.cluster_of)
-        # Those who come have ci = 0, and c is the mean of more
+        # Clients that join have ci = 0, and c is the mean of more
         return replace(after, control=state.control * np.float32(state.n_clients / max(n, 1)), n_clients=n)
 
     def init_client(self, model: Model) -> Message:

@@ -4,6 +4,7 @@ import errno
 import sys
 from typing import Annotated
 
+import click
 import typer
 from rich.markup import escape
 
@@ -12,24 +13,36 @@ from pacfl.cli import deploy, experiments, report, reproduce, signatures  # noqa
 from pacfl.cli.console import app, err, out
 from pacfl.errors import PacflError
 
+INTERRUPTED = 130  # what typer makes of Ctrl-C
 FULL = "; nothing is half written: make room, and give the same command again"
 
 
 def main() -> None:
     """Run, and turn errors that the user can fix into one clear line and exit code 1."""
     try:
-        app()
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:
+            err.print("interrupted; nothing is half written, and the same command resumes", highlight=False)
+        sys.exit(code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
     except (PacflError, OSError) as error:
         remedy = FULL if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else ""
         err.print(f"[bold red]error:[/] {escape(str(error))}{remedy}", soft_wrap=True)
         sys.exit(1)
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        out.print(f"pacfl {__version__}", highlight=False)
+        raise typer.Exit
+
+
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and stop.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and stop.", is_eager=True, callback=_show_version)
+    ] = False,
 ) -> None:
-    """Show the version where asked."""
-    if version:
-        out.print(f"pacfl {__version__}")
-        raise typer.Exit
+    """Clustered federated learning by principal angles."""

@@ -1,18 +1,17 @@
-"""Where the clients of an experiment live."""
+"""Where the clients of an experiment run."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pacfl.errors import MissingLibraryError
+from pacfl.errors import missing
 
 if TYPE_CHECKING:
     from pacfl.experiment.config import Run
-    from pacfl.experiment.run import Reach
 
 
-class Backend(StrEnum):
+class BackendName(StrEnum):
     """In this process and its workers, or behind the messages of Flower's simulation."""
 
     LOCAL = "local"
@@ -20,18 +19,18 @@ class Backend(StrEnum):
 
 
 @contextmanager
-def reaching(backend: Backend, runs: "Sequence[Run]", workers: int) -> "Iterator[Reach]":
-    """A way to reach the clients of all the runs that are still to be played."""
-    from pacfl.federation.local import local
+def backend_of(name: BackendName, unfinished: "Sequence[Run]", workers: int) -> Iterator[Any]:
+    """The backend for all runs that are not finished."""
+    if name is BackendName.LOCAL or not unfinished:
+        from pacfl.federation.local import LocalBackend
 
-    if backend is Backend.LOCAL or not runs:
-        yield local
+        yield LocalBackend(workers)
         return
     try:
         from pacfl.flower.simulation import simulation
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] in ("flwr", "ray"):
-            raise MissingLibraryError("the backend flower needs Flower and Ray: pip install 'pacfl[flower]'") from None
+        if (library := (error.name or "").split(".")[0]) in ("flwr", "ray"):
+            raise missing(library, "the backend flower", "flower") from None
         raise
-    with simulation(max(run.data.clients for run in runs), workers) as nodes:
-        yield nodes.reach
+    with simulation(max(run.data.clients for run in unfinished), workers) as backend:
+        yield backend

@@ -1,19 +1,51 @@
-"""What all commands share: where they print, and how they show that they are working."""
+"""What all commands share: where they print, and how they show progress."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
+import typer.core
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-app = typer.Typer(
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Help:
+    """Typer escapes brackets in help for rich markup, also where there is none."""
+
+    def get_help(self, ctx: Any) -> str:
+        text: str = super().get_help(ctx)  # type: ignore[misc]  # of the command that it is mixed into
+        return text.replace("\\[", "[")
+
+
+class Command(_Help, typer.core.TyperCommand):
+    """A command."""
+
+
+class Group(_Help, typer.core.TyperGroup):
+    """A group of commands."""
+
+
+class App(typer.Typer):
+    """Commands whose help is plain text."""
+
+    def __init__(self, **options: Any) -> None:
+        """As typer's."""
+        super().__init__(cls=Group, rich_markup_mode=None, **options)
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
+        """As typer's."""
+        return super().command(name, cls=Command, **options)
+
+
+app = App(
     help="Clustered federated learning by principal angles.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    suggest_commands=False,  # click does
 )
 out = Console()
 err = Console(stderr=True)
@@ -24,7 +56,7 @@ AsCsv = Annotated[bool, typer.Option("--csv", help="Print a table for spreadshee
 
 @contextmanager
 def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr, for work of many parts and people who watch."""
+    """A progress bar on stderr, if it is a terminal and there is much to do."""
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal or total < 20) as progress:
         task = progress.add_task(what, total=total)

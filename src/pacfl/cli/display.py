@@ -1,4 +1,4 @@
-"""How runs look: tables of results, and what is shown while they are played."""
+"""How runs look: tables of results, and what is shown while they run."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,11 +24,11 @@ ROWS_SHOWN: Final = 20
 def results_table(results: list[dict[str, Any]], title: str) -> Table:
     """Results side by side; every accuracy under the name of its protocol."""
     caption = (
-        "accuracy in %, mean±deviation over clients; k: clusters; worst: the worst tenth of clients, received; "
-        "<alone: clients that do worse than alone, received; Mb: megabits per client, down and up"
+        "accuracy in %, mean±standard deviation over clients; k: clusters; worst: worst tenth of clients, received; "
+        "below: clients less accurate than with local training only, received; Mb: megabits per client, both ways"
     )
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    headings = ("algorithm", "seed", "k", "ARI", "received", "worst", "personal", "last-trained", "<alone", "Mb")
+    headings = ("algorithm", "seed", "k", "ARI", "received", "worst", "personal", "last-trained", "below", "Mb")
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "algorithm" else "right", no_wrap=heading != "algorithm")
     for r in results:
@@ -38,7 +38,7 @@ def results_table(results: list[dict[str, Any]], title: str) -> Table:
         table.add_row(
             escape(r["algorithm"]),
             str(r["seed"]),
-            str(r["clusters"]),
+            "-" if r["clusters"] is None else str(r["clusters"]),
             "-" if r["ari"] is None else f"{r['ari']:.2f}",
             percent(received),
             worst,
@@ -51,8 +51,9 @@ def results_table(results: list[dict[str, Any]], title: str) -> Table:
 
 
 def newcomers_table(results: list[dict[str, Any]]) -> Table:
-    """How those who came after the last round are served: by what they receive, and after fine-tuning it."""
-    table = Table(title="newcomers", caption="accuracy in %, mean±deviation over newcomers", box=box.SIMPLE_HEAD)
+    """Accuracy of clients that joined after the last round: as received, and after fine-tuning."""
+    caption = "accuracy in %, mean±standard deviation over newcomers"
+    table = Table(title="newcomers", caption=caption, box=box.SIMPLE_HEAD)
     for heading in ("algorithm", "seed", "received", "fine-tuned"):
         table.add_column(heading, justify="left" if heading == "algorithm" else "right")
     for r in results:
@@ -76,79 +77,91 @@ def targets_table(results: list[dict[str, Any]]) -> Table:
 
 
 def percent(spread: Mapping[str, float] | None) -> str:
-    """Mean and deviation in percent."""
+    """Mean and standard deviation in percent."""
     return "-" if spread is None else f"{100 * spread['mean']:.1f}±{100 * spread['std']:.1f}"
+
+
+def count(n: int, noun: str) -> str:
+    """A number of things.
+
+    >>> count(1, "run"), count(2, "run")
+    ('1 run', '2 runs')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 @contextmanager
 def display(asked: "list[Run]", quiet: bool) -> Iterator[Show]:
-    """A live table for those who watch, plain lines otherwise; nothing where only the result is wanted."""
+    """A live table on a terminal, plain lines otherwise; nothing where only the result is wanted."""
     progress = Progress(asked)
     if quiet:
-        yield lambda _one, _kept: None
+        yield lambda _one, _record: None
     elif err.is_terminal:
         with Live(progress.table(), console=err, transient=True, refresh_per_second=4) as live:
 
-            def update(one: "Run", kept: Mapping[str, Any]) -> None:
-                progress.note(one, kept)
+            def update(one: "Run", record: Mapping[str, Any]) -> None:
+                progress.note(one, record)
                 live.update(progress.table())
 
             yield update
     else:
 
-        def line(one: "Run", kept: Mapping[str, Any]) -> None:
-            progress.note(one, kept)
-            if kept.get("accuracy") and ("seconds" in kept or kept["round"] < one.schedule.rounds):
-                words = (progress.where(one), f"received {percent(kept['accuracy'].get('received'))}")
+        def line(one: "Run", record: Mapping[str, Any]) -> None:
+            progress.note(one, record)
+            if record.get("accuracy") and ("seconds" in record or record["round"] <= one.schedule.rounds):
+                words = (progress.where(one), f"received {percent(record['accuracy'].get('received'))}")
                 left = progress.left(one)
-                told = ", ".join((*words, f"{left} left") if left else words)
-                err.print(f"{one.label()} seed {one.seed}: {told}", highlight=False)
+                status = ", ".join((*words, f"{left} left") if left else words)
+                err.print(f"{one.label()} seed {one.seed}: {status}", highlight=False)
 
         yield line
 
 
 @dataclass
 class Progress:
-    """What is known of the runs of an experiment while they are played."""
+    """What is known of the runs of an experiment while they run."""
 
     asked: "list[Run]"
     latest: dict[str, dict[str, Any]] = field(default_factory=dict)
     first: dict[str, tuple[int, float]] = field(default_factory=dict)  # round and time of the first record seen
     clock: Callable[[], float] = time.monotonic
 
-    def note(self, one: "Run", kept: Mapping[str, Any]) -> None:
+    def note(self, one: "Run", record: Mapping[str, Any]) -> None:
         """Take a record, or a result, into account."""
-        self.latest[one.hash] = {**self.latest.get(one.hash, {}), **kept}
-        if "round" in kept:
-            self.first.setdefault(one.hash, (kept["round"], self.clock()))
+        self.latest[one.hash] = {**self.latest.get(one.hash, {}), **record}
+        if "round" in record:
+            self.first.setdefault(one.hash, (record["round"], self.clock()))
 
     def where(self, one: "Run") -> str:
         """How far a run is."""
-        kept = self.latest.get(one.hash, {})
-        if "seconds" in kept:
+        record = self.latest.get(one.hash, {})
+        if "seconds" in record:
             return "done"
-        return f"round {min(kept.get('round', -1) + 1, one.schedule.rounds)}/{one.schedule.rounds}"
+        return f"round {min(record.get('round', 0), one.schedule.rounds)}/{one.schedule.rounds}"
 
     def left(self, one: "Run") -> str:
-        """Time to go, if rounds go on as they did; nothing where that cannot be said yet."""
-        kept = self.latest.get(one.hash, {})
+        """Time left, if rounds take as long as before; empty where that is not known yet."""
+        record = self.latest.get(one.hash, {})
         first, since = self.first.get(one.hash, (0, 0.0))
-        played = kept.get("round", 0) - first
-        if "seconds" in kept or played < 1:
+        finished = record.get("round", 0) - first
+        if "seconds" in record or finished < 1:
             return ""
-        minutes, seconds = divmod(round((self.clock() - since) / played * (one.schedule.rounds - kept["round"])), 60)
+        minutes, seconds = divmod(
+            round((self.clock() - since) / finished * (one.schedule.rounds - record["round"])), 60
+        )
         return f"{minutes}:{seconds:02}"
 
     def table(self) -> Table:
-        """The runs around the one that is played."""
+        """The runs around the current one."""
         table = Table()
         for heading in ("algorithm", "seed", "rounds", "clusters", "received", "time left"):
             table.add_column(heading, justify="left" if heading == "algorithm" else "right")
         begun = sum(one.hash in self.latest for one in self.asked)
         start = max(0, min(begun - ROWS_SHOWN // 2, len(self.asked) - ROWS_SHOWN))
         for one in self.asked[start : start + ROWS_SHOWN]:
-            kept = self.latest.get(one.hash, {})
-            score = percent(kept.get("accuracy", {}).get("received"))
-            row = (self.where(one), str(kept.get("clusters", "")), score, self.left(one))
+            record = self.latest.get(one.hash, {})
+            score = percent(record.get("accuracy", {}).get("received"))
+            clusters = record.get("clusters")
+            row = (self.where(one), "" if clusters is None else str(clusters), score, self.left(one))
             table.add_row(escape(one.label()), str(one.seed), *row)
         return table

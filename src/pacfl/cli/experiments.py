@@ -13,16 +13,20 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pacfl.cli.backends import Backend, reaching
+from pacfl.cli.backends import BackendName, backend_of
 from pacfl.cli.console import AsCsv, AsJson, app, err, out
-from pacfl.cli.display import display, newcomers_table, percent, results_table, targets_table
+from pacfl.cli.display import count, display, newcomers_table, percent, results_table, targets_table
 from pacfl.cli.tensorboard import curves
-from pacfl.errors import MissingLibraryError
+from pacfl.errors import DivergedError, StoreError, missing
+from pacfl.experiment.compare import below_local, load_result, local_baseline, solo_runs
+from pacfl.experiment.export import as_csv as table_of
+from pacfl.experiment.store import RunFolder, all_folders, data_digest, folder_of
+from pacfl.experiment.summary import label, megabits_per_client
 
 if TYPE_CHECKING:
-    from pacfl.experiment.store import RunFolder
+    pass
 
-Runs = Annotated[Path, typer.Option("--runs", help="Folder in which runs are kept.")]
+Runs = Annotated[Path, typer.Option("--runs", help="Folder in which runs are stored.")]
 DataFolder = Annotated[
     Path | None, typer.Option("--data", help="Folder with data sets. Default: $PACFL_DATA, or ./data.")
 ]
@@ -32,7 +36,7 @@ DataFolder = Annotated[
 def run(
     file: Annotated[Path, typer.Argument(help="An experiment in TOML.")],
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Overrule a setting, as data.clients=20.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, as data.clients=20.")
     ] = None,
     workers: Annotated[
         int, typer.Option(min=1, help="Threads or processes that train clients. Results do not depend on it.")
@@ -41,39 +45,45 @@ def run(
         str | None, typer.Option(help="How they train: native (compiled), eager (torch), auto (native if it can).")
     ] = None,
     backend: Annotated[
-        Backend, typer.Option(help="Where clients live: here, or on Flower's simulation. Results do not depend on it.")
-    ] = Backend.LOCAL,
+        BackendName,
+        typer.Option(help="Where clients run: here, or on Flower's simulation. Results do not depend on it."),
+    ] = BackendName.LOCAL,
     device: Annotated[
         str | None, typer.Option(help="Where clients train: cpu, cuda, ... Only the CPU was tried.")
     ] = None,
     runs: Runs = Path("runs"),
     data: DataFolder = None,
+    rerun: Annotated[bool, typer.Option("--rerun", help="Run again, and replace stored results.")] = False,
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also write what TensorBoard reads, into FOLDER/HASH.")
     ] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Run an experiment: what is finished is not run again, what was interrupted goes on."""
-    with _learning():
+    """Run an experiment: finished runs are not run again, interrupted ones are resumed."""
+    with needs_torch():
         from pacfl.experiment.config import evaluation, expand, read_table
-        from pacfl.experiment.run import play
-        from pacfl.experiment.store import folder_of
+        from pacfl.experiment.run import resume
     chosen = [f"{key}={json.dumps(word)}" for key, word in (("engine", engine), ("device", device)) if word]
     table = read_table(file, (*(settings or ()), *chosen))
-    asked, targets = expand(table), evaluation(table).targets
-    folders = [folder_of(one, runs) for one in asked]
+    experiment, targets = expand(table), evaluation(table).targets
+    folders = [folder_of(one, runs) for one in experiment]
+    pairs = list(zip(experiment, folders, strict=True))
+    unfinished = [one for one, folder in pairs if rerun or folder.result() is None]
     diverged = []
-    unfinished = [one for one, folder in zip(asked, folders, strict=True) if folder.result() is None]
-    with reaching(backend, unfinished, workers) as reach, display(asked, quiet=as_json or as_csv) as show:
-        for one, folder in zip(asked, folders, strict=True):
+    with backend_of(backend, unfinished, workers) as where, display(experiment, quiet=as_json or as_csv) as show:
+        for one, folder in pairs:
             with ExitStack() as open_files:
                 shows: list[Callable[[Mapping[str, Any]], None]] = [partial(show, one)]
                 if tensorboard:
                     shows.append(open_files.enter_context(curves(folder, tensorboard / one.hash)))
-                message = _finish(folder, partial(play, one, folder, data, workers, reach=reach), shows)
-            diverged += [f"{one.label()} seed {one.seed}: {message}"] if message else []
-    _tell(_told(folders, runs, targets), f"{len(folders)} runs of {file}", as_json, as_csv)
+                try:
+                    for record in resume(one, folder, data, where, rerun=rerun):
+                        for show_record in shows:
+                            show_record(record)
+                except DivergedError as error:
+                    diverged.append(f"{one.label()} seed {one.seed}: {error}")
+    _print_results(_results(folders, runs, targets), f"{count(len(folders), 'run')} of {file}", as_json, as_csv)
     _warn_of_other_data(folders)
     for message in diverged:
         err.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
@@ -83,10 +93,7 @@ def run(
 
 @app.command("ls")
 def list_runs(runs: Runs = Path("runs"), as_json: AsJson = False) -> None:
-    """List the runs that are kept."""
-    with _learning():
-        from pacfl.experiment.config import label
-        from pacfl.experiment.store import all_folders
+    """List the stored runs."""
     rows = []
     for folder in all_folders(runs):
         content = folder.content() or {}
@@ -105,7 +112,7 @@ def list_runs(runs: Runs = Path("runs"), as_json: AsJson = False) -> None:
             print(json.dumps(row))
         return
     headings = ("hash", "algorithm", "data", "clients", "seed", "state")
-    table = Table(*headings, title=f"{len(rows)} runs in {runs}")
+    table = Table(*headings, title=f"{count(len(rows), 'run')} in {runs}")
     for row in rows:
         table.add_row(*(escape(str(row[key])) for key in headings))
     out.print(table)
@@ -121,30 +128,29 @@ def show(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Show one run: its settings and what came of it. As CSV, a line for each round."""
-    with _learning():
-        from pacfl.errors import StoreError
-        from pacfl.experiment.compare import alone, below_local, solo_runs
-        from pacfl.experiment.export import as_csv as table_of
-        from pacfl.experiment.store import all_folders
+    """Show one run: its settings, its results and the versions it ran with. As CSV, a line for each round."""
     folders = all_folders(runs)
     found = [folder for folder in folders if folder.path.name.startswith(prefix)]
     if len(found) != 1:
-        raise StoreError(f"{len(found)} runs in {runs} begin with {prefix!r}; 'pacfl ls' lists them")
+        raise StoreError(f"{count(len(found), 'run')} in {runs} match {prefix!r}; 'pacfl ls' lists all")
     folder = found[0]
-    content, records, results = folder.content(), folder.records(), _told(found, runs, target or ())
-    reference = alone(folder, solo_runs(folders))
-    theirs = {} if reference is None else {record["round"]: record for record in reference.records()}
+    content, records, results = folder.content(), folder.records(), _results(found, runs, target or ())
+    environment = folder.description("environment")
+    baseline = local_baseline(folder, solo_runs(folders))
+    theirs = {} if baseline is None else {record["round"]: record for record in baseline.records()}
     for record in records:
         record["worse_than_alone"] = below_local(record, theirs.get(record["round"]))
     if as_json:
-        print(json.dumps({"run": content, "result": results[0] if results else None, "rounds": records}))
+        result = results[0] if results else None
+        print(json.dumps({"run": content, "environment": environment, "result": result, "rounds": records}))
     elif as_csv:
         print(table_of(records), end="")
     else:
         out.print_json(json.dumps(content))
+        if environment:
+            out.print("run with " + ", ".join(f"{name} {version}" for name, version in environment.items()))
         if results:
-            _tell(results, str(folder.path))
+            _print_results(results, str(folder.path))
         out.print(_rounds_table(records))
 
 
@@ -172,59 +178,34 @@ def list_data(
     out.print(table)
 
 
-def _finish(
-    folder: "RunFolder",
-    play: Callable[[], Iterator[dict[str, Any]]],
-    shows: list[Callable[[Mapping[str, Any]], None]],
-) -> str | None:
-    """Play what is missing of a run, showing every record; if it diverges, what is to be said of it."""
-    from pacfl.errors import DivergedError
-    from pacfl.experiment.store import played
-
-    try:
-        for record in played(folder, play):
-            for show in shows:
-                show(record)
-    except DivergedError as error:
-        return str(error)
-    return None
-
-
-def _told(folders: "list[RunFolder]", runs: Path, targets: Any) -> list[dict[str, Any]]:
-    from pacfl.experiment.compare import solo_runs, told
-    from pacfl.experiment.store import all_folders
-
+def _results(folders: list[RunFolder], runs: Path, targets: Any) -> list[dict[str, Any]]:
     solo = solo_runs(all_folders(runs))
-    results = (told(folder, solo, targets) for folder in folders)
+    results = (load_result(folder, solo, targets) for folder in folders)
     return [result for result in results if result is not None]
 
 
-def _warn_of_other_data(folders: "list[RunFolder]") -> None:
-    """Runs that should have the same data may have been played before and after somebody changed the files."""
-    from pacfl.experiment.store import data_digest
-
-    played_on: dict[tuple[str, Any], dict[str | None, str]] = {}
+def _warn_of_other_data(folders: list[RunFolder]) -> None:
+    """Runs that should have the same data may have been run before and after somebody changed the files."""
+    used: dict[tuple[str, Any], dict[str | None, str]] = {}
     for folder in folders:
         content = folder.content() or {}
         key = (json.dumps(content.get("data"), sort_keys=True), content.get("seed"))
-        played_on.setdefault(key, {}).setdefault(data_digest(folder), folder.path.name)
-    for names in played_on.values():
+        used.setdefault(key, {}).setdefault(data_digest(folder), folder.path.name)
+    for names in used.values():
         if len(names) > 1:
             listed = ", ".join(names.values())
             err.print(
-                f"[bold yellow]warning:[/] runs {listed} were played on different data of one name; "
+                f"[bold yellow]warning:[/] runs {listed} were run on different data of one name; "
                 "compare them only after running all on the same (--data), in a folder of their own (--runs)",
                 soft_wrap=True,
             )
 
 
-def _tell(results: list[dict[str, Any]], title: str, as_json: bool = False, as_csv: bool = False) -> None:
+def _print_results(results: list[dict[str, Any]], title: str, as_json: bool = False, as_csv: bool = False) -> None:
     if as_json:
         for result in results:
             print(json.dumps(result))
     elif as_csv:
-        from pacfl.experiment.export import as_csv as table_of
-
         print(table_of(results), end="")
     elif results:
         out.print(results_table(results, title))
@@ -235,24 +216,40 @@ def _tell(results: list[dict[str, Any]], title: str, as_json: bool = False, as_c
 
 
 def _rounds_table(records: list[dict[str, Any]]) -> Table:
-    from pacfl.experiment.summary import megabits_per_client
-
-    table = Table(title=f"{len(records)} rounds")
-    for heading in ("round", "clusters", "received", "last-trained", "personal", "Mb per client"):
+    norms = any("update_norms" in record for record in records)
+    table = Table(
+        title=count(sum(bool(record["sampled"]) for record in records), "round"),
+        caption="norms: of the mean update and of the largest, by cluster; CFL compares them with eps1 and eps2"
+        if norms
+        else None,
+    )
+    headings = ("round", "clusters", "received", "last-trained", "personal", "Mb per client")
+    for heading in (*headings, *(["norms"] if norms else [])):
         table.add_column(heading, justify="right")
     for i, record in enumerate(records):
         if "accuracy" in record:
             scores = (percent(record["accuracy"].get(p)) for p in ("received", "last_trained", "personal"))
             sent = f"{megabits_per_client(records[: i + 1]):.1f}"
-            table.add_row(str(record["round"]), str(record["clusters"]), *scores, sent)
+            when = str(record["round"]) if record["sampled"] else "end"
+            row = (when, _or_dash(record["clusters"]), *scores, sent)
+            table.add_row(*row, *([_norms(record.get("update_norms", {}))] if norms else []))
     return table
 
 
+def _norms(norms: Mapping[str, Mapping[str, float]]) -> str:
+    return "; ".join(f"{k}: {of['mean']:.3g}, {of['largest']:.3g}" for k, of in norms.items())
+
+
+def _or_dash(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
 @contextmanager
-def _learning() -> Iterator[None]:
+def needs_torch() -> Iterator[None]:
+    """A clear error where torch is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == "torch":
-            raise MissingLibraryError("training needs torch: pip install 'pacfl[learning]'") from None
+            raise missing("torch", "training", "learning") from None
         raise

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pacfl.cli.console import app, out
-from pacfl.cli.experiments import Runs, _learning
+from pacfl.cli.experiments import Runs, needs_torch
 
 
 @app.command()
@@ -22,7 +22,7 @@ def report(
     runs: Runs = Path("runs"),
 ) -> None:
     """Make one page of runs, or of who is alike: tables, clusters to explore, learning curves, every client."""
-    with _learning():
+    with needs_torch():
         from pacfl.report.gather import gather
         from pacfl.report.page import write
     gathered = gather(which or [str(runs)], runs)

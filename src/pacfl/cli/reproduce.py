@@ -13,7 +13,7 @@ from rich.table import Table
 
 from pacfl.cli.console import AsJson, app, err, out
 from pacfl.cli.display import display
-from pacfl.cli.experiments import DataFolder, Runs, _learning
+from pacfl.cli.experiments import DataFolder, Runs, needs_torch
 
 if TYPE_CHECKING:
     from pacfl.reproduce.items import Item
@@ -48,7 +48,7 @@ def reproduce(
     as_json: AsJson = False,
 ) -> None:
     """Make a table or figure of the paper again, its values beside ours. What was run is not run again."""
-    with _learning():
+    with needs_torch():
         from pacfl.reproduce.items import SCALES, item
         from pacfl.reproduce.kinds import kind_of, stored
         from pacfl.reproduce.making import Request

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pacfl.errors import MissingLibraryError
+from pacfl.errors import library
+from pacfl.experiment.export import flat
 
 if TYPE_CHECKING:
     from pacfl.experiment.store import RunFolder
@@ -13,28 +14,22 @@ if TYPE_CHECKING:
 
 @contextmanager
 def curves(folder: "RunFolder", where: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """A function that is given every record of a run as it comes, and writes it where TensorBoard looks.
+    """A function that takes every record of a run, and writes it where TensorBoard looks.
 
-    With the first, everything that was recorded before is written anew: a run that goes on has one curve.
-    When the block is left all of it is in the file.
+    The first call writes all earlier records again: a resumed run has one curve. When the block ends, all is written.
     """
-    try:
-        from tensorboardX import SummaryWriter
-    except ModuleNotFoundError:
-        raise MissingLibraryError("--tensorboard needs tensorboardX: pip install 'pacfl[tensorboard]'") from None
-    from pacfl.experiment.export import flat
-
+    summary_writer = library("tensorboardX", "--tensorboard", "tensorboard").SummaryWriter
     for old in where.glob("events.out.tfevents.*"):
         old.unlink()
     begun = False
 
     def write(record: Mapping[str, Any]) -> None:
         nonlocal begun
-        for kept in folder.records() if not begun else [record] if "round" in record else []:
-            for name, value in flat(kept).items():
+        for each in folder.records() if not begun else [record] if "round" in record else []:
+            for name, value in flat(each).items():
                 if isinstance(value, int | float) and name != "round":
-                    writer.add_scalar(name.replace(".", "/"), value, kept["round"])
+                    writer.add_scalar(name.replace(".", "/"), value, each["round"])
         begun = True
 
-    with SummaryWriter(str(where)) as writer:
+    with summary_writer(str(where)) as writer:
         yield write

@@ -1,7 +1,7 @@
 """Checkpoints: a small list of what there is, and every array in a file that is named by its own digest.
 
-What did not change since the round before is not written again, so a checkpoint costs what the round changed. Lists and
-arrays are verified when they are read; whatever fails is named and deleted, and the checkpoint before takes its place.
+Arrays that did not change since the round before are not written again, so a checkpoint costs what the round changed.
+Lists and arrays are verified when they are read. What fails is named and deleted, and the checkpoint before is used.
 """
 
 import hashlib
@@ -25,21 +25,24 @@ log = logging.getLogger("pacfl")
 LISTS: Final = ("checkpoint.json", "checkpoint-before.json")
 ARRAYS: Final = "checkpoint"
 
-# Arrays that are on disk, by identity, with the name of their file. They are held, so that no other array can have
-# their identity; and since nothing changes arrays in place, their content is still that of the file.
-DatasetSpec = dict[int, tuple[NDArray[Any], str]]
+# Arrays that are on disk, by identity, with the name of their file. They are referenced, so that no other array can
+# have their identity, and made read-only, so that their content is still that of the file.
+Saved = dict[int, tuple[NDArray[Any], str]]
 
 
 class DamagedError(ValueError):
     """A file that is not what was written."""
 
 
-def save(folder: Path, state: Mapping[str, Any], known: DatasetSpec) -> DatasetSpec:
-    """Keep a state in one step, given what the last save left on disk; what is on disk now."""
+def save(folder: Path, state: Mapping[str, Any], known: Saved) -> Saved:
+    """Save a state in one step, given what the last save left on disk; what is on disk now."""
     (folder / ARRAYS).mkdir(exist_ok=True)
     arrays: dict[str, NDArray[Any]] = {}
     tree = encode(dict(state), arrays)
     saved = {id(array): known.get(id(array)) or (array, _write_array(folder, array)) for array in arrays.values()}
+    for array in arrays.values():
+        array.setflags(write=False)
+    views = [id(array) for array in arrays.values() if array.base is not None]  # their base may still be changed
     body = {"tree": tree, "arrays": {name: saved[id(array)][1] for name, array in arrays.items()}}
     settle(folder / ARRAYS)  # a list may not outlast its arrays, nor arrays be deleted before their list
     last, before = (folder / name for name in LISTS)
@@ -51,10 +54,10 @@ def save(folder: Path, state: Mapping[str, Any], known: DatasetSpec) -> DatasetS
     for path in (folder / ARRAYS).iterdir():
         if path.name not in needed:
             path.unlink()
-    return saved
+    return {identity: entry for identity, entry in saved.items() if identity not in views}
 
 
-def load(folder: Path, at_most: int) -> tuple[dict[str, Any], DatasetSpec] | None:
+def load(folder: Path, at_most: int) -> tuple[dict[str, Any], Saved] | None:
     """The newest whole state of a round up to `at_most`, and what is on disk of it; None if there is none."""
     for path in (folder / name for name in LISTS):
         if path.exists():
@@ -62,15 +65,15 @@ def load(folder: Path, at_most: int) -> tuple[dict[str, Any], DatasetSpec] | Non
                 state, known = _read_state(folder, path)
                 if state["round"] <= at_most:
                     return state, known
-                log.warning("%s does not count: it is of round %d, %d are recorded", path, state["round"], at_most)
+                log.warning("%s is ignored: it is of round %d, %d are recorded", path, state["round"], at_most)
             except DamagedError as damaged:
-                log.warning("%s does not count: %s is damaged", path, damaged)
+                log.warning("%s is ignored: %s is damaged", path, damaged)
             path.unlink()
     return None
 
 
-def _read_state(folder: Path, path: Path) -> tuple[dict[str, Any], DatasetSpec]:
-    """The state that a list describes. Whoever can write a list can seal it: what is in it is not believed either."""
+def _read_state(folder: Path, path: Path) -> tuple[dict[str, Any], Saved]:
+    """The state that a list describes. Whoever can write a list can also sign it: its content is checked too."""
     body = _read_list(path)
     try:
         files = dict(body["arrays"])

@@ -1,25 +1,25 @@
-"""What only several runs, or a question that came later, can tell of a run: all from records, nothing is played."""
+"""What needs several runs, or a question asked later: all from stored records, nothing is run."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import megabits_per_client
 
 Record = Mapping[str, Any]
-HOW_OFTEN_JUDGED = ("evaluate_every", "personal_every")  # settings that change nothing but what is known of a run
+EVALUATION_SETTINGS: Final = ("evaluate_every", "personal_every")  # they change only what is known of a run
 
 
-def told(folder: RunFolder, solo: Sequence[RunFolder], targets: Sequence[float] = ()) -> dict[str, Any] | None:
-    """A finished run's result, with how it compares with learning alone, and when it reached the targets."""
+def load_result(folder: RunFolder, solo: Sequence[RunFolder], targets: Sequence[float] = ()) -> dict[str, Any] | None:
+    """A finished run's result, how it compares with local training only, and when it reached the targets."""
     result, run = folder.result(), folder.content()
     if result is None or run is None:
         return None
     end = run["schedule"]["rounds"]
     records = folder.records()
-    reference = alone(folder, solo)
-    result["alone"] = None if reference is None else reference.path.name
-    theirs = [None] * len(records) if reference is None else reference.records()
+    baseline = local_baseline(folder, solo)
+    result["alone"] = None if baseline is None else baseline.path.name
+    theirs = [None] * len(records) if baseline is None else baseline.records()
     result["worse_than_alone"] = below_local(records[end], theirs[end])
     if "newcomers" in result:
         result["newcomers"]["worse_than_alone"] = below_local(records[-1], theirs[-1])
@@ -29,35 +29,35 @@ def told(folder: RunFolder, solo: Sequence[RunFolder], targets: Sequence[float] 
 
 
 def solo_runs(folders: Sequence[RunFolder]) -> list[RunFolder]:
-    """The finished runs of SOLO, which are what the others are compared with."""
+    """The finished runs of SOLO: the local baselines."""
     return [folder for folder in folders if _of(folder, "algorithm")["name"] == "solo" and folder.result() is not None]
 
 
-def alone(folder: RunFolder, solo: Sequence[RunFolder]) -> RunFolder | None:
-    """The run of SOLO on the same data, model, plan and seed.
+def local_baseline(folder: RunFolder, solo: Sequence[RunFolder]) -> RunFolder | None:
+    """The run of SOLO on the same data, model, schedule and seed.
 
-    If there are several, the one that learns with the same settings; if none does, there is no reference.
+    If there are several, the one that trains with the same settings; if none does, there is no baseline.
     """
-    found = [other for other in solo if _setting(other) == _setting(folder)]
+    found = [other for other in solo if _compared(other) == _compared(folder)]
     if len(found) > 1:
         found = [other for other in found if _of(other, "learning") == _of(folder, "learning")]
     return found[0] if len(found) == 1 else None
 
 
-def below_local(record: Record, reference: Record | None) -> dict[str, float | None]:
-    """By protocol: the share of clients whose accuracy is below what they had alone; None where that is not known."""
+def below_local(record: Record, baseline: Record | None) -> dict[str, float | None]:
+    """By protocol: the share of clients less accurate than with local training only; None where not known."""
     shares: dict[str, float | None] = {}
     for protocol, scores in record.get("by_client", {}).items():
-        base = {} if reference is None else reference.get("by_client", {}).get(protocol, {})
-        worse = [scores[c][0] < base[c][0] for c in scores if c in base]
-        shares[protocol] = sum(worse) / len(worse) if worse else None
+        base = {} if baseline is None else baseline.get("by_client", {}).get(protocol, {})
+        below = [scores[c][0] < base[c][0] for c in scores if c in base]
+        shares[protocol] = sum(below) / len(below) if below else None
     return shares
 
 
 def to_target(records: Sequence[Record], target: float) -> dict[str, dict[str, float] | None]:
-    """By protocol: rounds played, and megabits per client sent, when the mean accuracy was first seen at the target.
+    """By protocol: rounds, and megabits per client, until an evaluation first shows the target as mean accuracy.
 
-    It is seen only where it was judged; None if it never was.
+    None if no evaluation does.
     """
     reached: dict[str, dict[str, float] | None] = {}
     for i, record in enumerate(records):
@@ -73,7 +73,7 @@ def _of(folder: RunFolder, section: str) -> Any:
     return (folder.content() or {})[section]
 
 
-def _setting(folder: RunFolder) -> Any:
+def _compared(folder: RunFolder) -> Any:
     """What two runs must have in common to be compared client by client."""
-    plan = {key: value for key, value in _of(folder, "schedule").items() if key not in HOW_OFTEN_JUDGED}
-    return _of(folder, "seed"), _of(folder, "data"), _of(folder, "model"), plan
+    schedule = {key: value for key, value in _of(folder, "schedule").items() if key not in EVALUATION_SETTINGS}
+    return _of(folder, "seed"), _of(folder, "data"), _of(folder, "model"), schedule

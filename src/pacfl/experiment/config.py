@@ -13,13 +13,14 @@ from typing import Any, Final
 from pacfl import algorithms
 from pacfl.data import build_scheme
 from pacfl.errors import ConfigError
+from pacfl.experiment.store import FORMAT
+from pacfl.experiment.summary import label
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.engines import ENGINES
 from pacfl.learning.nets import NETS
 from pacfl.settings import NonNegativeInt, PositiveInt, PositiveShare, ShareBelowOne, build, check, suggestion
 
-FORMAT: Final = 2  # of runs; a new one makes old results unfindable, so it changes only with their meaning
 KEYS: Final = ("seeds", "engine", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation", "item")
 
 
@@ -54,7 +55,7 @@ class Net:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is told of runs beside what they keep. It is no part of a run: asking for more runs nothing again."""
+    """What is reported of runs beside their records. It is not part of a run: changing it runs nothing again."""
 
     targets: tuple[PositiveShare, ...] = ()  # mean accuracies to be reached
 
@@ -64,7 +65,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Run:
-    """One algorithm with one seed, everything said."""
+    """One algorithm with one seed, and every setting."""
 
     seed: int
     data: Data
@@ -72,17 +73,17 @@ class Run:
     learning: LocalTraining
     schedule: Schedule
     algorithm: Mapping[str, Any]  # name, and settings
-    device: str = "cpu"  # where clients train; another one rounds otherwise, so it is part of the run
+    device: str = "cpu"  # where clients train; another one rounds differently, so it is part of the run
     engine: str = "auto"  # and so does this
 
     def content(self) -> dict[str, Any]:
-        """All that decides the result, as plain values."""
+        """Everything that decides the result, as plain values."""
         content: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True))
         return content
 
     @property
     def hash(self) -> str:
-        """Name of this content."""
+        """The name of this content."""
         return hashlib.sha256(json.dumps(self.content(), sort_keys=True).encode()).hexdigest()[:16]
 
     def label(self) -> str:
@@ -90,23 +91,13 @@ class Run:
         return label(self.algorithm)
 
 
-def label(algorithm: Mapping[str, Any]) -> str:
-    """An algorithm in a few characters.
-
-    >>> label({"name": "pacfl", "rank": 2})
-    'pacfl(rank=2)'
-    """
-    given = ", ".join(f"{k}={v}" for k, v in algorithm.items() if k != "name")
-    return f"{algorithm['name']}({given})" if given else str(algorithm["name"])
-
-
 def read(path: Path, overrides: tuple[str, ...] = ()) -> list[Run]:
-    """The runs of an experiment file; overrides such as data.clients=20 come before it."""
+    """The runs of an experiment file; overrides such as data.clients=20 replace its values."""
     return expand(read_table(path, overrides))
 
 
 def read_table(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The settings in an experiment file; overrides such as data.clients=20 come before it."""
+    """The settings in an experiment file; overrides such as data.clients=20 replace its values."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
@@ -117,12 +108,12 @@ def read_table(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def evaluation(table: Mapping[str, Any]) -> Evaluation:
-    """What a table of settings asks to be told of its runs."""
+    """What a table of settings asks to report of its runs."""
     return build(Evaluation, table.get("evaluation", {}), "evaluation")
 
 
 def expand(table: Mapping[str, Any]) -> list[Run]:
-    """All runs that a table of settings asks for: a list where one value is wanted is a sweep."""
+    """All runs that a table of settings asks for: a list where a single value is expected is a sweep."""
     for key in table:
         if key not in KEYS:
             raise ConfigError(f"the experiment has no section {key!r}{suggestion(key, KEYS)}")
@@ -136,7 +127,7 @@ def expand(table: Mapping[str, Any]) -> list[Run]:
         raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
     entries = listed if isinstance(listed, list) else [listed]
     if not entries:
-        raise ConfigError("an experiment wants at least one [[algorithm]] with a name")
+        raise ConfigError("an experiment needs at least one [[algorithm]] with a name")
     runs: dict[str, Run] = {}
     for entry in entries:
         for chosen in _sweep(_sections(table, entry)):
@@ -149,9 +140,9 @@ def expand(table: Mapping[str, Any]) -> list[Run]:
 
 
 def _sections(table: Mapping[str, Any], entry: Any) -> dict[str, Any]:
-    """The settings of one entry of [[algorithm]], which may overrule learning."""
+    """The settings of one entry of [[algorithm]], which may override [learning]."""
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str | list):
-        raise ConfigError(f"every [[algorithm]] wants a name, got {entry!r}")
+        raise ConfigError(f"every [[algorithm]] needs a name, got {entry!r}")
     sections = {name: table.get(name, {}) for name in ("data", "model", "learning", "schedule")}
     own = entry.get("learning", {})
     for name, value in (*sections.items(), ("learning", own)):
@@ -206,7 +197,7 @@ def _sweep(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, dict
 def _override(table: dict[str, Any], text: str) -> None:
     path, equals, value = text.partition("=")
     if not equals or not path:
-        raise ConfigError(f"--set wants KEY=VALUE such as data.clients=20, got {text!r}")
+        raise ConfigError(f"--set takes KEY=VALUE such as data.clients=20, got {text!r}")
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

@@ -1,8 +1,8 @@
-"""The pipeline: the way of the data, from files to results."""
+"""A run from its settings to its result: `build` assembles it, `resume` runs what is missing of it."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,171 +13,185 @@ import numpy as np
 from torch import nn
 
 from pacfl import algorithms
-from pacfl.data import Dataset, Partition, build_scheme, held_out, load, normalised, partition, subsample
-from pacfl.data import data_folder as place_of_data
-from pacfl.errors import ConfigError, StoreError
+from pacfl.data import Dataset, Partition, build_scheme, data_folder, held_out, load, normalised, partition, subsample
+from pacfl.errors import ConfigError, DataError, StoreError
 from pacfl.experiment import description, summary
 from pacfl.experiment.config import Run
-from pacfl.experiment.store import RunFolder, data_digest
+from pacfl.experiment.store import RunFolder, data_digest, owned
 from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.client_side import ClientIndices, Pool
-from pacfl.federation.local import Local, local
-from pacfl.federation.membership import PACFLState
-from pacfl.federation.rounds import Round, rounds
+from pacfl.federation.client_side import ClientIndices, Pool, Setup
+from pacfl.federation.local import LocalBackend
+from pacfl.federation.rounds import Backend, Round, SimulatedClients, rounds
 from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
 from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.eager import check_device, check_outputs
-from pacfl.learning.model import Model, as_model
+from pacfl.learning.model import as_model
 from pacfl.learning.nets import NETS, InputShape
 from pacfl.learning.randomness import stream
 
-Reach = Callable[..., AbstractContextManager[Any]]  # ways to reach clients: local, or another of its form
+log = logging.getLogger("pacfl")
 
 
 @dataclass(frozen=True, eq=False)
-class Federation:
-    """All that is played: data divided among clients, a model, an algorithm and a plan."""
+class Experiment:
+    """A data set divided among clients, what they need to train, and the planned rounds."""
 
     dataset: Dataset
-    parts: Partition
-    pool: Pool
-    model: Model
-    algorithm: Algorithm
-    learning: LocalTraining
-    plan: tuple[RoundPlan, ...]
-    seed: int
+    partition: Partition
+    setup: Setup
+    plans: tuple[RoundPlan, ...]
 
-    def backend(
-        self, workers: int, device: str, engine: str = "auto", reach: Reach = local
-    ) -> AbstractContextManager[Local]:
-        """A way to reach the clients, to be entered."""
-        check_device(device)
-        n = workers if device == "cpu" else 1  # a forked process cannot share its parent's accelerator
-        return reach(self.algorithm, self.model, self.pool, self.learning, self.seed, n, device, engine)
+    def rounds(self, clients: SimulatedClients, checkpoint: dict[str, Any]) -> Iterator[Round]:
+        """The rounds that are left after a checkpoint, or all of them without one."""
+        algorithm = self.setup.algorithm
+        if checkpoint:
+            clients.memory, clients.last_trained = checkpoint["memory"], checkpoint["last_trained"]
+        state = checkpoint["state"] if checkpoint else algorithm.init_server(self.setup.model)
+        for finished in rounds(algorithm, clients, state, self.plans, checkpoint.get("round", 0)):
+            clients.forget(finished.plan.gone)
+            yield finished
 
 
-def play(
+def resume(
     run: Run,
     folder: RunFolder,
-    data_folder: Path | None = None,
-    workers: int = 1,
+    data: Path | None = None,
+    backend: Backend | None = None,
+    *,
+    rerun: bool = False,
     clock: Callable[[], float] = time.monotonic,
-    reach: Reach = local,
 ) -> Iterator[dict[str, Any]]:
-    """Play a run, or go on with it, yielding the record of every round; the last one is its result."""
+    """Run what is missing of a run, yielding the record of every round; the last one is its result.
+
+    Of a finished run only the result is yielded, if its data are still the same; rerun: run it again.
+    """
+    if not folder.is_tidy or rerun:
+        with owned(folder):
+            if rerun:
+                folder.reset()
+            if folder.result() is None:  # another process may have finished it meanwhile
+                yield from _run(run, folder, data, backend or LocalBackend(), clock)
+                return
+            folder.tidy()
+    _check_data(run, folder, data)
+    yield folder.result() or {}
+
+
+def _run(
+    run: Run, folder: RunFolder, data: Path | None, backend: Backend, clock: Callable[[], float]
+) -> Iterator[dict[str, Any]]:
     started = clock()
-    federation = read(run, data_folder)
-    if data_digest(folder) not in (None, federation.dataset.digest):
-        raise StoreError(
-            f"{folder.path}: the run was begun on other data than {run.data.name} is now; "
-            "give it the folder with the data it began with (--data), or keep runs on these elsewhere (--runs)"
-        )
-    folder.describe("clients", description.clients(federation.dataset, federation.parts))
-    before = folder.load_checkpoint() or {}
-    start, spent = before.get("round", 0), before.get("seconds", 0.0)
-    folder.keep_records(start)
-    with federation.backend(workers, run.device, run.engine, reach) as backend:
-        for played in going_on(federation, backend, before):
-            kept = summary.record(played, federation.parts.true_cluster)
-            _describe_clustering(folder, played)
-            folder.append(kept)
+    experiment = build(run, data)
+    _check_data(run, folder, data)
+    folder.describe("environment", description.environment())
+    folder.describe("clients", description.clients(experiment.dataset, experiment.partition, _source(run, data).digest))
+    checkpoint = folder.load_checkpoint() or {}
+    spent = checkpoint.get("seconds", 0.0)
+    folder.truncate_records(checkpoint.get("round", 0))
+    with backend.connect(experiment.setup) as clients:
+        for finished in experiment.rounds(clients, checkpoint):
+            record = summary.record(finished, experiment.partition.true_cluster)
+            if finished.plan.joining:  # the clustering stays as it is until somebody joins
+                description.save_clustering(folder, finished.state)
+            folder.append(record)
+            memory = {"memory": clients.memory, "last_trained": clients.last_trained}
             seconds = spent + clock() - started
-            folder.save_checkpoint(_checkpoint(played, backend, seconds))
-            yield kept
-    told = summary.result(folder.records(), run.schedule.rounds)
+            folder.save_checkpoint({"round": finished.t + 1, "seconds": seconds, "state": finished.state, **memory})
+            yield record
+    outcome = summary.result(folder.records(), run.schedule.rounds)
     seconds = round(spent + clock() - started, 3)
-    result = {"hash": run.hash, "algorithm": run.label(), "seed": run.seed, **told, "seconds": seconds}
+    result = {"hash": run.hash, "algorithm": run.label(), "seed": run.seed, **outcome, "seconds": seconds}
     folder.finish(result)
     yield result
 
 
-def read(run: Run, data_folder: Path | None) -> Federation:
-    """The federation that a run describes, its data read from files."""
-    dataset, parts = divided(run, data_folder)
-    algorithm = algorithms.build(**run.algorithm)
+def build(run: Run, data: Path | None = None) -> Experiment:
+    """Everything that a run describes, its data read from files."""
+    dataset, divided = divide(run, data)
 
     def architecture(shape: InputShape) -> nn.Module:
         return NETS[run.model.name](shape, dataset.n_classes)
 
-    return assembled(dataset, parts, architecture, algorithm, run.learning, run.schedule, run.seed)
+    algorithm = algorithms.build(**run.algorithm)
+    return assemble(
+        dataset, divided, architecture, algorithm, run.learning, run.schedule, run.seed, run.device, run.engine
+    )
 
 
-def assembled(
+def assemble(
     dataset: Dataset,
-    parts: Partition,
+    divided: Partition,
     architecture: Callable[[InputShape], nn.Module],
     algorithm: Algorithm,
     learning: LocalTraining,
     schedule: Schedule,
     seed: int,
-) -> Federation:
-    """Data, model, algorithm and plan together, each checked against the others before anything is played."""
-    pool = prepared(dataset, parts)
+    device: str = "cpu",
+    engine: str = "auto",
+) -> Experiment:
+    """Data, model, algorithm and schedule together, each checked against the others before anything is run."""
+    check_device(device)
+    pool = prepare(dataset, divided)
     shape = _input_shape(pool.train.x)
     model = as_model(lambda: architecture(shape), seed, dataset.n_classes)
     check_outputs(model.build(), pool.train, dataset.n_classes)
     try:
-        plan = tuple(round_plans(schedule, parts.n_clients, seed))
-    except ValueError as error:
+        plans = tuple(round_plans(schedule, divided.n_clients, seed))
+    except ConfigError as error:
         raise ConfigError(f"[schedule] {error}") from None
-    return Federation(dataset, parts, pool, model, algorithm, learning, plan, seed)
+    return Experiment(dataset, divided, Setup(algorithm, model, pool, learning, seed, device, engine), plans)
 
 
-def going_on(federation: Federation, backend: Local, before: dict[str, Any]) -> Iterator[Round]:
-    """The rounds that are still to be played after a checkpoint, or all of them after none."""
-    if before:
-        backend.memory, backend.last = before["memory"], before["last"]
-    state = before["state"] if before else federation.algorithm.init_server(federation.model)
-    for played in rounds(federation.algorithm, backend, state, federation.plan, before.get("round", 0)):
-        backend.forget(played.plan.gone)
-        yield played
-
-
-def divided(run: Run, data_folder: Path | None = None) -> tuple[Dataset, Partition]:
+def divide(run: Run, data: Path | None = None) -> tuple[Dataset, Partition]:
     """The data of the run, and what each client has of them."""
-    dataset = _loaded(run.data.name, place_of_data(data_folder).resolve(), **_options(run))
+    dataset = _source(run, data)
     if run.data.samples:
-        dataset = subsample(dataset, run.data.samples, stream(run.seed, "subsample"))
-    parts = partition(dataset, build_scheme(run.data.scheme), run.data.clients, stream(run.seed, "partition"))
+        dataset = subsample(dataset, run.data.samples, stream(run.seed, "thinned"))
+    divided = partition(dataset, build_scheme(run.data.scheme), run.data.clients, stream(run.seed, "partition"))
     if run.data.validation:
-        return held_out(dataset, parts, run.data.validation, stream(run.seed, "validation"))
-    return dataset, parts
+        return held_out(dataset, divided, run.data.validation, stream(run.seed, "validation"))
+    return dataset, divided
 
 
-# Most runs of an experiment share their data, and reading and normalising them may take longer than playing
-_loaded = lru_cache(maxsize=1)(load)
-_normalised: WeakKeyDictionary[Dataset, Dataset] = WeakKeyDictionary()  # of data sets that somebody still holds
+# Most runs of an experiment share their data, and reading and normalising them may take longer than training
+_load = lru_cache(maxsize=1)(load)
+_normalised: WeakKeyDictionary[Dataset, Dataset] = WeakKeyDictionary()  # of data sets that are still in use
 
 
-def prepared(dataset: Dataset, parts: Partition) -> Pool:
-    """Samples as models take them: normalised float32, channels first; the pixels as they are for signatures."""
-    if dataset not in _normalised:
-        _normalised[dataset] = normalised(dataset)
-    scaled = _normalised[dataset]
-    shards = tuple(ClientIndices(a, b) for a, b in zip(parts.train_indices, parts.test_indices, strict=True))
-    train = Samples(_channels_first(scaled.x_train), scaled.y_train)
-    test = Samples(_channels_first(scaled.x_test), scaled.y_test)
-    return Pool(train, test, dataset.x_train, shards)
-
-
-def _checkpoint(played: Round, backend: Local, seconds: float) -> dict[str, Any]:
-    clients = {"memory": backend.memory, "last": backend.last}
-    return {"round": played.t + 1, "seconds": seconds, "state": played.state, **clients}
-
-
-def _describe_clustering(folder: RunFolder, played: Round) -> None:
-    """Whenever somebody came: what is decided then stays so until somebody else does."""
-    if played.plan.joining and isinstance(played.state, PACFLState):
-        found = description.clustering(played.state)
-        if found is not None:
-            folder.describe("clustering", found[0], **found[1])
-
-
-def _options(run: Run) -> dict[str, Any]:
+def _source(run: Run, data: Path | None) -> Dataset:
+    """The data set of a run, before it is divided."""
     options: dict[str, Any] = {"sets": run.data.sets} if run.data.sets else {}
     if run.data.disjoint_labels is not None:
         options["disjoint_labels"] = run.data.disjoint_labels
-    return options
+    return _load(run.data.name, data_folder(data).resolve(), **options)
+
+
+def _check_data(run: Run, folder: RunFolder, data: Path | None) -> None:
+    """Refuse a run that was started on other data than those of its name now."""
+    recorded = data_digest(folder)
+    if recorded is None:
+        return
+    try:
+        current = _source(run, data).digest
+    except DataError as error:
+        log.warning("%s: the stored result was not checked against its data: %s", folder.path, error)
+        return
+    if current != recorded:
+        raise StoreError(
+            f"{folder.path}: was run on other data than {run.data.name} is now; give the folder with the data it was "
+            "run on (--data), run it again on these (--rerun), or use another folder of runs (--runs)"
+        )
+
+
+def prepare(dataset: Dataset, divided: Partition) -> Pool:
+    """Samples as models take them: normalised float32, channels first; the raw pixels for signatures."""
+    if dataset not in _normalised:
+        _normalised[dataset] = normalised(dataset)
+    scaled = _normalised[dataset]
+    indices = tuple(ClientIndices(a, b) for a, b in zip(divided.train_indices, divided.test_indices, strict=True))
+    train = Samples(_channels_first(scaled.x_train), scaled.y_train)
+    test = Samples(_channels_first(scaled.x_test), scaled.y_test)
+    return Pool(train, test, dataset.x_train, indices)
 
 
 def _channels_first(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -1,1 +1,1 @@
-"""Rounds of learning between a server and clients: the interface, the loop, and the ways to reach clients."""
+"""Rounds of training between a server and clients: the interface of algorithms, the loop, the local backend."""

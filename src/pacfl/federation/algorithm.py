@@ -1,4 +1,4 @@
-"""The one interface. Every default is FedAvg within clusters; an algorithm says only what differs."""
+"""The interface of algorithms. Every default is FedAvg within clusters; an algorithm says only what differs."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -43,16 +43,16 @@ class Algorithm:
     # The server
 
     def init_server(self, model: Model) -> Any:
-        """Before anybody has come."""
+        """The state before any client has joined."""
         return State(model.initial[None])
 
     def admit(self, state: Any, profiles: Mapping[ClientId, Message]) -> Any:
-        """Clients join, with what `profile` told of them. DatasetSpec ones are profiled anew, or come back."""
+        """Clients join, with what `profile` reported. Known clients are profiled again, or return."""
         joined = {c: state.cluster_of.get(c, 0) for c in profiles}
         return replace(state, cluster_of={**state.cluster_of, **joined})
 
     def forget(self, state: Any, clients: Set[ClientId]) -> Any:
-        """Clients leave for good: what is known of them and of nobody else is dropped."""
+        """Clients leave for good: drop what is known only of them."""
         staying = {c: k for c, k in state.cluster_of.items() if c not in clients}
         return replace(state, cluster_of=staying)
 
@@ -61,17 +61,17 @@ class Algorithm:
         return {"w": state.models[state.cluster_of[client]]}
 
     def aggregate(self, state: Any, uploads: Sequence[Upload]) -> Any:
-        """Take the replies of a round into account; there may be none."""
+        """Take the uploads of a round into account; there may be none."""
         return cluster_mean(state, uploads)
 
-    # A client: pure functions, memory included
+    # The client: pure functions, memory included
 
     def init_client(self, model: Model) -> Message:  # noqa: ARG002 - for algorithms with memory
         """A client's memory before its first round."""
         return {}
 
-    def profile(self, context: ClientContext) -> Message:  # noqa: ARG002 - for algorithms that ask
-        """What a client tells of its data when it joins."""
+    def profile(self, context: ClientContext) -> Message:  # noqa: ARG002 - for algorithms that need it
+        """What a client reports about its data when it joins."""
         return {}
 
     def train(self, context: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:
@@ -90,7 +90,7 @@ class Algorithm:
 
 
 def cluster_mean(state: S, uploads: Sequence[Upload]) -> S:
-    """Each cluster's model becomes the mean of its members' uploads by size; silent clusters keep theirs."""
+    """Each cluster's model becomes the mean of its members' uploads by size; without uploads it stays."""
     models = state.models.copy()
     for k in range(len(models)):
         members = [u for u in uploads if state.cluster_of[u.client] == k]
@@ -102,8 +102,8 @@ def cluster_mean(state: S, uploads: Sequence[Upload]) -> S:
 def shares(uploads: Sequence[Upload]) -> NDArray[np.float64]:
     """Each upload's share of all samples: (m,)."""
     sizes = np.array([u.size for u in uploads], dtype=np.float64)
-    parts: NDArray[np.float64] = sizes / sizes.sum()
-    return parts
+    weights: NDArray[np.float64] = sizes / sizes.sum()
+    return weights
 
 
 def mean(uploads: Sequence[Upload], key: str) -> NDArray[np.float64]:

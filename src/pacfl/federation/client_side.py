@@ -3,8 +3,8 @@
 import hashlib
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,12 @@ from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score
 from pacfl.learning.client_context import ClientContext, Engine, LocalTraining, Samples, Selected
+from pacfl.learning.engines import build_engine
 from pacfl.learning.model import Model, Vector
 
-REMEMBERED_MODELS = 16
-REMEMBERED_SCORES = 10_000
-ASKED_AT_ONCE = 64  # test samples, of an engine that rounds otherwise in batches of other sizes
+CACHED_MODELS: Final = 16
+CACHED_SCORES: Final = 10_000
+EVALUATED_AT_ONCE: Final = 64  # test samples, by an engine whose rounding depends on the batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,32 +36,43 @@ class Pool:
 
     train: Samples
     test: Samples
-    raw: NDArray[Any]  # training samples before any preparation, for signatures
+    raw: NDArray[Any]  # training samples before any preprocessing, for signatures
     client_indices: tuple[ClientIndices, ...]
 
 
-@dataclass(eq=False)
-class ClientSide:
-    """The client half of an algorithm, bound to data, a model and an engine."""
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What clients need to train: an algorithm, a model, data, and how to train."""
 
     algorithm: Algorithm
     model: Model
     pool: Pool
     learning: LocalTraining
-    engine: Engine
     seed: int
-    _told: OrderedDict[bytes, "Told"] = field(default_factory=OrderedDict)
-    _scores: dict[tuple[ClientId, str], tuple[bytes, Score]] = field(default_factory=dict)
-    _turns: threading.Lock = field(default_factory=threading.Lock)
+    device: str = "cpu"
+    engine: str = "eager"
+
+
+class ClientSide:
+    """The client half of an algorithm, bound to data, a model and an engine."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Build the engine."""
+        self.algorithm, self.model, self.pool = setup.algorithm, setup.model, setup.pool
+        self.learning, self.seed = setup.learning, setup.seed
+        self.engine = build_engine(setup.engine, setup.model, setup.pool.train.x.shape[1:], setup.device)
+        self._predictions: OrderedDict[bytes, PredictionCache] = OrderedDict()
+        self._scores: dict[tuple[ClientId, str], tuple[bytes, Score]] = {}
+        self._lock = threading.Lock()
 
     def profile(self, t: int, client: ClientId) -> Message:
-        """What the client tells of its data."""
-        return self.algorithm.profile(self._task(t, client))
+        """What the client reports about its data."""
+        return self.algorithm.profile(self._context(t, client))
 
     def train(self, t: int, client: ClientId, down: Message, memory: Message) -> tuple[Message, Message, Vector | None]:
         """Upload, memory, and the weights that the client trained."""
         recorder = Recorder(self.engine)
-        up, memory = self.algorithm.train(self._task(t, client, recorder), down, memory)
+        up, memory = self.algorithm.train(self._context(t, client, recorder), down, memory)
         return up, memory, recorder.last
 
     def evaluate(
@@ -69,85 +81,86 @@ class ClientSide:
         client: ClientId,
         down: Message,
         memory: Message,
-        last: Vector | None,
+        last_trained: Vector | None,
         personal: bool,
         fine_tune: int = 0,
     ) -> dict[str, Score]:
         """Scores of one client by protocol; none if it has no test samples."""
         if not len(self.pool.client_indices[client].test):
             return {}
-        context = self._task(t, client)
+        context = self._context(t, client)
         received = self.algorithm.receive(context, down, memory)
-        judged = {"received": received, "last_trained": received if last is None else last}
+        models = {"received": received, "last_trained": received if last_trained is None else last_trained}
         if personal:
-            judged["personal"] = self.algorithm.personalise(context, down, memory)
+            models["personal"] = self.algorithm.personalise(context, down, memory)
         if fine_tune:
-            judged["fine_tuned"], _ = context.sgd(received, epochs=fine_tune, purpose="personal")
-        return {protocol: self._score(protocol, w, t, client) for protocol, w in judged.items()}
+            models["fine_tuned"], _ = context.sgd(received, epochs=fine_tune, purpose="personal")
+        return {protocol: self._score(protocol, w, t, client) for protocol, w in models.items()}
 
     def _score(self, protocol: str, w: Vector, t: int, client: ClientId) -> Score:
-        """The score of a model at a client; the same as last time if it is the same model."""
-        name = hashlib.blake2b(w.tobytes(), digest_size=16).digest()
-        told = self._scores.get((client, protocol))
-        if told is None or told[0] != name:
-            told = name, self._judged(name, w, t, client)
-        with self._turns:
+        """The score of a model at a client; cached for as long as the model stays the same."""
+        digest = hashlib.blake2b(w.tobytes(), digest_size=16).digest()
+        cached = self._scores.get((client, protocol))
+        if cached is None or cached[0] != digest:
+            cached = digest, self._evaluate(digest, w, t, client)
+        with self._lock:
             self._scores.pop((client, protocol), None)
-            self._scores[client, protocol] = told  # the latest stands last
-            if len(self._scores) > REMEMBERED_SCORES:
+            self._scores[client, protocol] = cached  # the latest is last
+            if len(self._scores) > CACHED_SCORES:
                 del self._scores[next(iter(self._scores))]
-        return told[1]
+        return cached[1]
 
-    def _judged(self, name: bytes, w: Vector, t: int, client: ClientId) -> Score:
-        right, losses = self._tell(name).at(self.pool.client_indices[client].test, self.engine, w, self.pool.test)
+    def _evaluate(self, digest: bytes, w: Vector, t: int, client: ClientId) -> Score:
+        rows = self.pool.client_indices[client].test
+        correct, losses = self._cache(digest).predictions(rows, self.engine, w, self.pool.test)
         loss = float(losses.mean(dtype=np.float64))
         if not np.isfinite(loss):
             raise DivergedError(
-                f"a model judged at client {client} diverged by round {t} (its loss is {loss}); "
+                f"a model evaluated at client {client} diverged by round {t + 1} (its loss is {loss}); "
                 f"lower the learning rate (now {self.learning.lr}) or the momentum (now {self.learning.momentum})"
             )
-        return Score(float(right.mean()), loss)
+        return Score(float(correct.mean()), loss)
 
-    def _tell(self, name: bytes) -> "Told":
+    def _cache(self, digest: bytes) -> "PredictionCache":
         """Clients of one cluster share a model, and often test samples: nothing is computed twice."""
-        with self._turns:
-            if name not in self._told:
-                self._told[name] = Told(len(self.pool.test.y))
-                if len(self._told) > REMEMBERED_MODELS:
-                    self._told.popitem(last=False)
-            self._told.move_to_end(name)
-            return self._told[name]
+        with self._lock:
+            if digest not in self._predictions:
+                self._predictions[digest] = PredictionCache(len(self.pool.test.y))
+                if len(self._predictions) > CACHED_MODELS:
+                    self._predictions.popitem(last=False)
+            self._predictions.move_to_end(digest)
+            return self._predictions[digest]
 
-    def _task(self, t: int, client: ClientId, engine: Engine | None = None) -> ClientContext:
+    def _context(self, t: int, client: ClientId, engine: Engine | None = None) -> ClientContext:
         rows = self.pool.client_indices[client].train
         samples = Selected(self.pool.train, rows)
         key = (self.seed, t, client)
         return ClientContext(self.model, samples, self.learning, engine or self.engine, key, self.pool.raw, rows)
 
 
-class Told:
-    """What a model said of test samples so far. Two threads that ask at once may both compute it: it is the same."""
+class PredictionCache:
+    """What a model predicted for test samples so far. Two threads that ask at once may both compute it."""
 
     def __init__(self, n: int) -> None:
         """Nothing yet."""
-        self._known = np.zeros(n, dtype=bool)
-        self._right = np.zeros(n, dtype=bool)
+        self._computed = np.zeros(n, dtype=bool)
+        self._correct = np.zeros(n, dtype=bool)
         self._losses = np.zeros(n, dtype=np.float32)
 
-    def at(
+    def predictions(
         self, rows: NDArray[np.int64], engine: Engine, w: Vector, test: Samples
     ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """Right or wrong, and the loss, of the given test samples."""
-        new = rows[~self._known[rows]]
-        at_once = ASKED_AT_ONCE if engine.rounds_by_batch else max(len(new), 1)
+        """Whether the given test samples are classified correctly, and their losses."""
+        new = rows[~self._computed[rows]]
+        at_once = EVALUATED_AT_ONCE if engine.rounds_by_batch else max(len(new), 1)
         for start in range(0, len(new), at_once):
             part = new[start : start + at_once]
-            # Always as many at once, some of them again: batches of other sizes may round otherwise
-            asked = np.resize(part, at_once)
-            right, losses = engine.losses(w, Selected(test, asked))
-            self._right[part], self._losses[part] = right[: len(part)], losses[: len(part)]
-        self._known[new] = True
-        return self._right[rows], self._losses[rows]
+            # Batches of one size, filled up by repeating samples: other sizes may round differently
+            batch = np.resize(part, at_once)
+            correct, losses = engine.losses(w, Selected(test, batch))
+            self._correct[part], self._losses[part] = correct[: len(part)], losses[: len(part)]
+        self._computed[new] = True
+        return self._correct[rows], self._losses[rows]
 
 
 class Recorder:

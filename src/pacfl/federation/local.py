@@ -13,91 +13,88 @@ from typing import Any
 import torch
 from threadpoolctl import threadpool_limits
 
-from pacfl.federation.algorithm import Algorithm, Upload
-from pacfl.federation.client_side import ClientSide, Pool
+from pacfl.federation.algorithm import Upload
+from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score, Scores
-from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.eager import Eager
-from pacfl.learning.engines import build_engine
-from pacfl.learning.model import Model, Vector
+from pacfl.learning.model import Vector
 
-Run = Callable[[str, Sequence[tuple[Any, ...]]], list[Any]]
+Job = tuple[Any, ...]  # arguments of a method of the client side
+RunJobs = Callable[[Callable[..., Any], Sequence[Job]], list[Any]]  # a method for many arguments, results in order
 
-_side: ClientSide | None = None  # in a worker: what it was born with
+_side: ClientSide | None = None  # in a worker process
+
+
+@dataclass(frozen=True)
+class LocalBackend:
+    """Clients on this machine. With one worker and the eager engine, the plain loop that is every other's oracle."""
+
+    workers: int = 1
+
+    @contextmanager
+    def connect(self, setup: Setup) -> Iterator["LocalClients"]:
+        """The clients of a setup, until the block is left."""
+        with _one_thread():
+            side = ClientSide(setup)
+            # A forked process cannot share its parent's accelerator
+            with _workers(side, self.workers if setup.device == "cpu" else 1) as run_jobs:
+                yield LocalClients(side, run_jobs)
 
 
 @dataclass(eq=False)
-class Local:
-    """Clients and what they remember. `run` calls a method of the client side for many arguments, in order."""
+class LocalClients:
+    """Clients and their memory."""
 
-    run: Run
-    pool: Pool
-    algorithm: Algorithm
-    model: Model
+    side: ClientSide
+    run_jobs: RunJobs
     memory: dict[ClientId, Message] = field(default_factory=dict)
-    last: dict[ClientId, Vector] = field(default_factory=dict)
+    last_trained: dict[ClientId, Vector] = field(default_factory=dict)
 
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
-        """What clients tell of their data."""
-        return dict(zip(clients, self.run("profile", [(t, c) for c in clients]), strict=True))
+        """What clients report about their data."""
+        return dict(zip(clients, self.run_jobs(ClientSide.profile, [(t, c) for c in clients]), strict=True))
 
     def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
-        """Local trainings. A client whose reply is lost has trained all the same, and remembers."""
+        """Local training. A client whose reply is lost has trained all the same, and remembers."""
         jobs = [(t, c, down, self._memory(c)) for c, down in downloads.items()]
         uploads = []
-        for c, (up, memory, trained) in zip(downloads, self.run("train", jobs), strict=True):
+        for c, (up, memory, trained) in zip(downloads, self.run_jobs(ClientSide.train, jobs), strict=True):
             self.memory[c] = memory
             if trained is not None:
-                self.last[c] = trained
+                self.last_trained[c] = trained
             if c not in lost:
-                uploads.append(Upload(c, len(self.pool.client_indices[c].train), up))
+                uploads.append(Upload(c, len(self.side.pool.client_indices[c].train), up))
         return uploads
 
     def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool, fine_tune: int = 0) -> Scores:
         """Scores by protocol."""
-        jobs = [(t, c, down, self._memory(c), self.last.get(c), personal, fine_tune) for c, down in downloads.items()]
+        jobs = [
+            (t, c, down, self._memory(c), self.last_trained.get(c), personal, fine_tune)
+            for c, down in downloads.items()
+        ]
         scores: dict[str, dict[ClientId, Score]] = {}
-        for c, by_protocol in zip(downloads, self.run("evaluate", jobs), strict=True):
+        for c, by_protocol in zip(downloads, self.run_jobs(ClientSide.evaluate, jobs), strict=True):
             for protocol, score in by_protocol.items():
                 scores.setdefault(protocol, {})[c] = score
         return scores
 
     def forget(self, clients: Iterable[ClientId]) -> None:
-        """Clients who do not come back take with them what they remember."""
+        """Drop the memory of clients that left for good."""
         for client in clients:
             self.memory.pop(client, None)
-            self.last.pop(client, None)
+            self.last_trained.pop(client, None)
 
     def _memory(self, client: ClientId) -> Message:
-        return self.memory[client] if client in self.memory else self.algorithm.init_client(self.model)
+        return self.memory[client] if client in self.memory else self.side.algorithm.init_client(self.side.model)
 
 
 @contextmanager
-def local(
-    algorithm: Algorithm,
-    model: Model,
-    pool: Pool,
-    learning: LocalTraining,
-    seed: int,
-    workers: int = 1,
-    device: str = "cpu",
-    engine: str = "eager",
-) -> Iterator[Local]:
-    """A local backend. With one worker and the eager engine, the plain loop that is the oracle of all others."""
-    with _on_one_thread():
-        chosen = build_engine(engine, model, pool.train.x.shape[1:], device)
-        side = ClientSide(algorithm, model, pool, learning, chosen, seed)
-        with _running(side, workers) as run:
-            yield Local(run, pool, algorithm, model)
-
-
-@contextmanager
-def _on_one_thread() -> Iterator[None]:
+def _one_thread() -> Iterator[None]:
     """One thread in every library: the same bits with any number of workers.
 
     Clients' matrices are small, too: libraries that divide them among threads of their own wait more than they work.
-    For the whole run: set for every call instead, BLAS slowed the threads that train.
+    Set once for the whole run: set for every call instead, BLAS slowed the threads that train.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -109,21 +106,21 @@ def _on_one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _running(side: ClientSide, workers: int) -> Iterator[Run]:
-    """One after the other, or in as many workers: processes for the eager engine, threads for one that frees them."""
+def _workers(side: ClientSide, workers: int) -> Iterator[RunJobs]:
+    """One job after the other, or in workers: processes for the eager engine, threads for one that frees them."""
     if workers == 1:
-        yield lambda method, jobs: [getattr(side, method)(*job) for job in jobs]
+        yield lambda method, jobs: [method(side, *job) for job in jobs]
     elif isinstance(side.engine, Eager):
         fork = multiprocessing.get_context("fork")  # processes share the data of their parent without copying it
         with ProcessPoolExecutor(workers, fork, initializer=_init_worker, initargs=(side, os.getpid())) as executor:
-            yield lambda method, jobs: _together(executor, _call, method, jobs)
+            yield lambda method, jobs: _submit(executor, _run_job, method, jobs)
     else:
         with ThreadPoolExecutor(workers) as executor:
-            yield lambda method, jobs: _together(executor, lambda m, job: getattr(side, m)(*job), method, jobs)
+            yield lambda method, jobs: _submit(executor, lambda m, job: m(side, *job), method, jobs)
 
 
-def _together(
-    executor: Executor, call: Callable[[str, tuple[Any, ...]], Any], method: str, jobs: Sequence[tuple[Any, ...]]
+def _submit(
+    executor: Executor, call: Callable[[Callable[..., Any], Job], Any], method: Callable[..., Any], jobs: Sequence[Job]
 ) -> list[Any]:
     futures = [executor.submit(call, method, job) for job in jobs]
     try:
@@ -141,11 +138,11 @@ def _init_worker(side: ClientSide, parent: int) -> None:
 
 
 def _exit_with_parent(parent: int) -> None:
-    """A parent that was killed cannot tell its workers to stop."""
+    """A parent that was killed cannot stop its workers."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
 
 
-def _call(method: str, job: tuple[Any, ...]) -> Any:
-    return getattr(_side, method)(*job)
+def _run_job(method: Callable[..., Any], job: Job) -> Any:
+    return method(_side, *job)

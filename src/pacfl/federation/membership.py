@@ -1,4 +1,4 @@
-"""Who is in which cluster, by signature: newcomers find their place, who leaves for good is forgotten."""
+"""Who is in which cluster, by signature: newcomers are assigned, clients that leave for good are forgotten."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PACFLState(State):
-    """With everybody's signature, in the order of joining, and how they are grouped; labels are rows of the models."""
+    """With every client's signature, in the order of joining, and their clustering; its labels are rows of models."""
 
     initial: Vector  # what a cluster starts from, whenever it is opened
     bases: Mapping[ClientId, Floats] = field(default_factory=dict)
@@ -27,23 +27,23 @@ class PACFLState(State):
 def admitted(
     state: PACFLState,
     profiles: Mapping[ClientId, Message],
-    grouped: Callable[[Sequence[Floats], Sequence[Floats]], Clustering],
+    cluster: Callable[[Sequence[Floats], Sequence[Floats]], Clustering],
 ) -> PACFLState:
-    """With those who come, or come with other data; nobody else moves.
+    """With clients that join, or return with other data; nobody else moves.
 
-    The first to come are `grouped` together, by their signatures and their split-half angles.
+    The first to join are clustered together, by their signatures and their split-half angles.
     """
     profiles = {c: p for c, p in profiles.items() if not np.array_equal(p["basis"], state.bases.get(c, ()))}
     if not profiles:
-        return state  # everybody is as before
+        return state  # every client is as before
     old = {c: basis for c, basis in state.bases.items() if c not in profiles}
     bases = {**old, **{c: profile["basis"] for c, profile in profiles.items()}}
-    own = [profile["split_half_angles"] for profile in profiles.values()]
+    angles = [profile["split_half_angles"] for profile in profiles.values()]
     if state.clustering is None or not old:
-        clustering = grouped(list(bases.values()), own)
+        clustering = cluster(list(bases.values()), angles)
     else:
         known = state.clustering.subset([i for i, c in enumerate(state.bases) if c in old])
-        clustering, _ = assign_newcomers(known, list(old.values()), list(bases.values())[len(old) :], own)
+        clustering, _ = assign_newcomers(known, list(old.values()), list(bases.values())[len(old) :], angles)
     rows = _rows(list(bases), clustering.labels.tolist(), len(old), state)
     models = np.vstack([state.models, *[state.initial] * (max(rows) + 1 - len(state.models))])
     cluster_of = {**state.cluster_of, **dict(zip(bases, rows, strict=True))}
@@ -52,19 +52,19 @@ def admitted(
 
 
 def without(state: PACFLState, clients: Set[ClientId]) -> PACFLState:
-    """Without clients who left for good. The last of a cluster stays known: newcomers find it by its signature."""
+    """Without clients that left for good. The last one of a cluster stays: newcomers find it by its signature."""
     in_order = sorted(state.cluster_of.items(), key=lambda entry: entry[0] not in clients)
     last = {k: c for c, k in in_order}
     going = clients - set(last.values())
     cluster_of = {c: k for c, k in state.cluster_of.items() if c not in going}
-    places = [i for i, c in enumerate(state.bases) if c not in going]
+    positions = [i for i, c in enumerate(state.bases) if c not in going]
     bases = {c: basis for c, basis in state.bases.items() if c not in going}
-    clustering = state.clustering and state.clustering.subset(places)
+    clustering = state.clustering and state.clustering.subset(positions)
     return replace(state, cluster_of=cluster_of, bases=bases, clustering=clustering)
 
 
 def _rows(clients: Sequence[ClientId], labels: Sequence[int], n_old: int, state: PACFLState) -> list[int]:
-    """The model of each: a cluster that is opened takes over one that its own members have left, or starts anew."""
+    """The model of each: a new cluster takes over a model that its own members have left, or starts a new one."""
     row_of = {k: k for k in labels[:n_old]}
     fresh = count(len(state.models))
     for k in labels[n_old:]:

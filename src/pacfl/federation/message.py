@@ -1,4 +1,4 @@
-"""What crosses the wire, and what a client remembers: named arrays and nothing else."""
+"""What is sent, and what a client remembers: named arrays and nothing else."""
 
 from collections.abc import Mapping
 from typing import Any

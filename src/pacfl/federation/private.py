@@ -5,7 +5,6 @@ from typing import Literal
 
 import numpy as np
 
-from pacfl.errors import ConfigError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
 from pacfl.learning.client_context import ClientContext
@@ -17,24 +16,16 @@ from pacfl.privacy.updates import hidden_update, secret_normal
 Randomness = Literal["secret", "seeded"]  # seeded: reproducible, for experiments; it protects nobody
 
 
-def check_hiding(clip: float | None, noise: float) -> None:
-    """Refuse a clip or a noise that would hide nothing, though it was asked for."""
-    if clip is None and noise:
-        raise ConfigError(f"noise_multiplier = {noise} hides nothing without clip_norm; give both")
-    if clip is not None and not clip > 0:
-        raise ConfigError(f"clip_norm must be positive, got {clip}")
-
-
 @dataclass(frozen=True)
 class Promise:
-    """What a signature was asked for with: another one is another signature, and costs again."""
+    """What a signature was requested with: any other request makes another signature, and costs again."""
 
     epsilon: float
-    settings: tuple[object, ...]  # all else that the signature hangs on
+    settings: tuple[object, ...]  # everything else that the signature depends on
 
 
 def promised(algorithm: Algorithm) -> Promise | None:
-    """What an algorithm promises to every sample in a signature; None if nothing, or if the noise is no secret."""
+    """What an algorithm promises every sample in a signature; None if nothing, or if the noise is not secret."""
     epsilon = getattr(algorithm, "signature_epsilon", None)
     if epsilon is None or getattr(algorithm, "private_noise", "seeded") != "secret":
         return None
@@ -46,19 +37,16 @@ def private_profile(
     context: ClientContext, rank: int, epsilon: float, delta: float, randomness: Randomness
 ) -> PrivateSignature:
     """The private signature of a client's samples."""
-    seed, _, client = context.key  # not the round: who comes back with the same data tells nothing new
+    seed, _, client = context.key  # not the round: a client that returns with the same data reveals nothing new
     noise = secret if randomness == "secret" else seeded(stream(seed, "signature", client))
     return private_signature(context.raw, rank, epsilon, delta, noise)
 
 
 def private_upload(
-    context: ClientContext, trained: Vector, start: Vector, clip: float | None, noise: float, randomness: Randomness
+    context: ClientContext, trained: Vector, start: Vector, clip: float, noise: float, randomness: Randomness
 ) -> Message:
-    """The trained weights, or, with a clip, those that the hidden update leads to."""
-    if clip is None:
-        return {"w": trained}
-    normal = (
-        secret_normal if randomness == "secret" else stream(context.key[0], "update", *context.key[1:]).standard_normal
-    )
+    """The weights that the clipped and noisy update leads to."""
+    seed, *key = context.key
+    normal = secret_normal if randomness == "secret" else stream(seed, "update", *key).standard_normal
     update = trained.astype(np.float64) - start
     return {"w": (start + hidden_update(update, clip, noise, normal)).astype(np.float32)}

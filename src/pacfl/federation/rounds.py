@@ -1,17 +1,19 @@
-"""The loop, the same for every algorithm and every way to reach clients."""
+"""The loop over rounds, the same for every algorithm and every backend."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.message import ClientId, Message, nbytes
 from pacfl.federation.schedule import RoundPlan
+from pacfl.learning.model import Vector
 
 
 @dataclass(frozen=True)
 class Score:
-    """How well one client is served, by one protocol."""
+    """How well a model serves one client, by one protocol."""
 
     accuracy: float
     loss: float
@@ -20,24 +22,41 @@ class Score:
 Scores = Mapping[str, Mapping[ClientId, Score]]  # protocol: client: score
 
 
-class Backend(Protocol):
-    """A way to reach clients."""
+class Clients(Protocol):
+    """The clients of a federation, wherever they are."""
 
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
-        """What clients tell of their data. Replies may be missing here too."""
+        """What clients report about their data when they join. Replies may be missing."""
 
     def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
-        """Local trainings. Replies may be missing: lost replies are normal."""
+        """Local training. Replies may be missing: lost replies are normal."""
 
     def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool, fine_tune: int) -> Scores:
         """Scores by protocol: received, last_trained and, where asked, personal and fine_tuned."""
 
 
+class SimulatedClients(Clients, Protocol):
+    """Clients on this machine, whose memory can be saved and restored."""
+
+    memory: dict[ClientId, Message]
+    last_trained: dict[ClientId, Vector]
+
+    def forget(self, clients: Iterable[ClientId]) -> None:
+        """Drop the memory of clients that left for good."""
+
+
+class Backend(Protocol):
+    """A way to run simulated clients."""
+
+    def connect(self, setup: Any) -> AbstractContextManager[SimulatedClients]:
+        """The clients of a setup, until the block is left."""
+
+
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What happened."""
+    """What happened in a round."""
 
-    t: int
+    t: int  # from 0
     plan: RoundPlan
     state: Any
     scores: Scores
@@ -46,23 +65,23 @@ class Round:
 
 
 def rounds(
-    algorithm: Algorithm, backend: Backend, state: Any, events: Iterable[RoundPlan], start: int = 0
+    algorithm: Algorithm, clients: Clients, state: Any, plans: Iterable[RoundPlan], start: int = 0
 ) -> Iterator[Round]:
-    """Play the events from `start` on, beginning with the server's state before it."""
-    for t, round_plan in enumerate(events):
+    """Run the planned rounds from `start` on, beginning with the server's state before it."""
+    for t, plan in enumerate(plans):
         if t < start:
             continue
-        state = algorithm.forget(state, frozenset(round_plan.gone)) if round_plan.gone else state
-        # Who was not heard when it joined is asked again before it trains
-        unheard = (c for c in round_plan.sampled if c not in state.cluster_of and c not in round_plan.joining)
-        asked = (*round_plan.joining, *unheard)
-        profiles = backend.profile(t, asked) if asked else {}
+        state = algorithm.forget(state, frozenset(plan.gone)) if plan.gone else state
+        # A client whose profile was lost is asked again before it trains
+        unknown = (c for c in plan.sampled if c not in state.cluster_of and c not in plan.joining)
+        asked = (*plan.joining, *unknown)
+        profiles = clients.profile(t, asked) if asked else {}
         state = algorithm.admit(state, profiles) if profiles else state
-        downloads = {c: algorithm.download(state, c) for c in round_plan.sampled if c in state.cluster_of}
-        uploads = backend.train(t, downloads, round_plan.lost) if downloads else []
+        downloads = {c: algorithm.download(state, c) for c in plan.sampled if c in state.cluster_of}
+        uploads = clients.train(t, downloads, plan.lost) if downloads else []
         state = algorithm.aggregate(state, uploads)
-        judged = {c: algorithm.download(state, c) for c in round_plan.evaluated if c in state.cluster_of}
-        scores = backend.evaluate(t, judged, round_plan.personal, round_plan.fine_tune) if judged else {}
+        evaluated = {c: algorithm.download(state, c) for c in plan.evaluated if c in state.cluster_of}
+        scores = clients.evaluate(t, evaluated, plan.personal, plan.fine_tune) if evaluated else {}
         bytes_down = sum(nbytes(d) for d in downloads.values())
         bytes_up = sum(map(nbytes, profiles.values())) + sum(nbytes(u.content) for u in uploads)
-        yield Round(t, round_plan, state, scores, bytes_down, bytes_up)
+        yield Round(t, plan, state, scores, bytes_down, bytes_up)

@@ -1,4 +1,4 @@
-"""Who joins, who leaves, who is sampled, whose reply is lost, and when everybody is judged."""
+"""Which clients join, leave, are sampled or lose their reply in each round, and when all are evaluated."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,30 +13,30 @@ Clients = tuple[ClientId, ...]
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """One round. Everything the server does is decided by it."""
+    """Who does what in one round."""
 
-    gone: Clients = ()  # have left for good: nobody needs to remember them
-    joining: Clients = ()  # or profiled anew, if they are known
+    gone: Clients = ()  # left for good
+    joining: Clients = ()  # or profiled again, if they are known
     sampled: Clients = ()
-    lost: frozenset[ClientId] = frozenset()  # sampled clients whose reply never comes, or comes too late
+    lost: frozenset[ClientId] = frozenset()  # sampled clients whose reply never arrives, or arrives too late
     evaluated: Clients = ()
-    personal: bool = False  # judge also after personalisation, which costs a local training of everybody
-    fine_tune: int = 0  # judge also after as many epochs of plain training from the model as sent down
+    personal: bool = False  # evaluate also after personalisation, which costs a local training of every client
+    fine_tune: int = 0  # evaluate also after this many epochs of plain training from the model as received
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A plan of rounds. All randomness is addressed by the seed and the round."""
+    """Rounds and who takes part in them. All randomness is addressed by the seed and the round."""
 
     rounds: NonNegativeInt = 50
     participation: PositiveShare = 0.1  # of the clients present
     evaluate_every: NonNegativeInt = 0  # rounds between evaluations; 0 evaluates at the end only
     personal_every: NonNegativeInt = 0  # the same for evaluations after personalisation; at the end always
     newcomers: NonNegativeInt = 0  # clients, drawn by the seed, that join after the last round
-    fine_tune: PositiveInt = 5  # epochs for which newcomers train the model that they are given
+    fine_tune: PositiveInt = 5  # epochs for which newcomers fine-tune the model that they receive
     client_dropout: Share = 0.0  # probability that a reply is lost
-    joins: Mapping[int, Clients] = field(default_factory=dict)  # round: clients who come (or come back) then
-    leaves: Mapping[int, Clients] = field(default_factory=dict)  # round: clients who go before it
+    joins: Mapping[int, Clients] = field(default_factory=dict)  # round: clients that join, or return
+    leaves: Mapping[int, Clients] = field(default_factory=dict)  # round: clients that leave before it
     reprofile: Mapping[int, Clients] = field(default_factory=dict)  # round: clients whose data have drifted
 
     def __post_init__(self) -> None:
@@ -69,8 +69,8 @@ def round_plans(schedule: Schedule, n_clients: int, seed: int) -> Iterator[Round
             evaluated=tuple(sorted(present)) if _due(schedule.evaluate_every, t) else (),
             personal=_due(schedule.personal_every, t),
         )
-    at_once = () if schedule.rounds else tuple(founders)
-    yield RoundPlan(joining=at_once, evaluated=tuple(sorted({*present, *at_once})), personal=True)
+    if_no_rounds = () if schedule.rounds else tuple(founders)
+    yield RoundPlan(joining=if_no_rounds, evaluated=tuple(sorted({*present, *if_no_rounds})), personal=True)
     if newcomers:
         yield RoundPlan(joining=newcomers, evaluated=newcomers, personal=True, fine_tune=schedule.fine_tune)
 
@@ -87,20 +87,20 @@ def _check_clients(schedule: Schedule, n_clients: int) -> None:
 
 
 def _newcomers(schedule: Schedule, n_clients: int, seed: int) -> Clients:
-    """Clients that the plan does not name."""
-    plans = (schedule.joins, schedule.leaves, schedule.reprofile)
-    named = {c for plan in plans for clients in plan.values() for c in clients}
+    """Newcomers, drawn among the clients that the schedule does not name."""
+    lists = (schedule.joins, schedule.leaves, schedule.reprofile)
+    named = {c for by_round in lists for clients in by_round.values() for c in clients}
     free = [c for c in range(n_clients) if c not in named]
     if schedule.newcomers >= n_clients or schedule.newcomers > len(free):
         raise ConfigError(
             f"{schedule.newcomers} newcomers of {n_clients} clients, {len(named)} of them named by joins, leaves or "
-            "reprofile, leave nobody to federate"
+            "reprofile, leave no client to train"
         )
     return tuple(sorted(stream(seed, "newcomers").choice(free, schedule.newcomers, replace=False).tolist()))
 
 
 def _late(schedule: Schedule) -> set[ClientId]:
-    """Who is to come later is not there from the start; who goes before it comes was."""
+    """Clients that join later, unless they leave before they join: those are there from the start."""
     joins, leaves = (
         {c: t for t in sorted(plan, reverse=True) for c in plan[t]} for plan in (schedule.joins, schedule.leaves)
     )

@@ -78,7 +78,7 @@ def play(grid: Grid, asked: settings.Federation, run: Run, folder: RunFolder) ->
     state = before.get("state") or algorithm.init_server(model)
     start = int(before.get("round", 0))
     backend.remember({"basis": basis} for basis in getattr(state, "bases", {}).values())
-    folder.keep_records(start)
+    folder.truncate_records(start)
     log.info("federation %s: round %d of %d is next", backend.federation, start, run.schedule.rounds)
     records = folder.records()
     clusters, trained = dict(state.cluster_of), sum(bool(record["sampled"]) for record in records)

@@ -19,18 +19,15 @@ from flwr.app import Message as Envelope
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
-from pacfl.errors import NoReplyError
-from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.client_side import ClientSide, Pool
+from pacfl.errors import ConfigError, NoReplyError
+from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.message import ClientId, Message
 from pacfl.flower import wire
 from pacfl.flower.answering import Home, client_app
 from pacfl.flower.backend import Flower, answers
 from pacfl.flower.client_memory import ClientMemory
 from pacfl.flower.message_types import IDENTITY
-from pacfl.learning.client_context import LocalTraining
-from pacfl.learning.engines import build_engine
-from pacfl.learning.model import Model, Vector
+from pacfl.learning.model import Vector
 
 SECONDS_TO_START = 300.0
 SIDE = "side.pickle"
@@ -56,13 +53,13 @@ class Simulated(Flower):
             self._memories()[c].keep(0, kept, None, 0)
 
     @property
-    def last(self) -> dict[ClientId, Vector]:
+    def last_trained(self) -> dict[ClientId, Vector]:
         """The weights that clients last trained."""
         kept = {c: m.before(END)[1] for c, m in self._memories().items()}
         return {c: last for c, last in kept.items() if last is not None}
 
-    @last.setter
-    def last(self, last: Mapping[ClientId, Vector]) -> None:
+    @last_trained.setter
+    def last_trained(self, last: Mapping[ClientId, Vector]) -> None:
         for c, trained in last.items():
             kept = self._memories()[c]
             kept.keep(0, kept.before(END)[0] or {}, trained, 0)
@@ -91,33 +88,21 @@ class Simulation:
     nodes: Mapping[ClientId, int]
 
     @contextmanager
-    def reach(
-        self,
-        algorithm: Algorithm,
-        model: Model,
-        pool: Pool,
-        learning: LocalTraining,
-        seed: int,
-        workers: int = 1,  # noqa: ARG002 - was said when the simulation started
-        device: str = "cpu",
-        engine: str = "eager",
-    ) -> Iterator[Simulated]:
-        """A backend for one run, of the same form as `local`."""
+    def connect(self, setup: Setup) -> Iterator[Simulated]:
+        """The clients of a setup, until the block is left."""
         import ray.cloudpickle
 
-        if len(pool.client_indices) > len(self.nodes):
-            raise ValueError(
-                f"{len(pool.client_indices)} clients want as many nodes, the simulation has {len(self.nodes)}"
-            )
+        n_clients = len(setup.pool.client_indices)
+        if n_clients > len(self.nodes):
+            raise ConfigError(f"{n_clients} clients need as many nodes, the simulation has {len(self.nodes)}")
         federation = secrets.token_hex(8)
         folder = self.folder / federation
         folder.mkdir(mode=0o700)
         with (folder / SIDE).open("wb") as file:
-            parts = (algorithm, model, pool, learning, seed, device, engine)
-            ray.cloudpickle.dump(parts, file)  # type: ignore[no-untyped-call]  # models are built by local functions
-        nodes = {c: self.nodes[c] for c in range(len(pool.client_indices))}
+            ray.cloudpickle.dump(setup, file)  # type: ignore[no-untyped-call]  # models are built by local functions
+        nodes = {c: self.nodes[c] for c in range(n_clients)}
         yield Simulated(
-            self.grid, algorithm, model, federation, nodes, folder=self.folder, n_clients=len(pool.client_indices)
+            self.grid, setup.algorithm, setup.model, federation, nodes, folder=self.folder, n_clients=n_clients
         )
 
 
@@ -167,9 +152,7 @@ def _homes(folder: Path) -> Home:
 def _side(path: Path) -> ClientSide:
     """Read once in every process. The file is of this process's own making."""
     with path.open("rb") as file:
-        algorithm, model, pool, learning, seed, device, engine = pickle.load(file)
-    chosen = build_engine(engine, model, pool.train.x.shape[1:], device)
-    return ClientSide(algorithm, model, pool, learning, chosen, seed)
+        return ClientSide(pickle.load(file))
 
 
 def _partitions(grid: Grid, n_clients: int) -> dict[ClientId, int]:

@@ -17,11 +17,10 @@ from torch import nn
 
 from pacfl import algorithms
 from pacfl.experiment.config import Run
-from pacfl.federation.client_side import ClientIndices, ClientSide, Pool
+from pacfl.federation.client_side import ClientIndices, ClientSide, Pool, Setup
 from pacfl.federation.message import ClientId
 from pacfl.flower import settings
 from pacfl.learning.client_context import Samples
-from pacfl.learning.engines import build_engine
 from pacfl.learning.model import Model, as_model
 
 DEFAULT_MEMORY = "~/.pacfl/memory"
@@ -57,8 +56,9 @@ def home(context: Context, federation: str, client: ClientId) -> tuple[ClientSid
     memory = Path(str(context.node_config.get("memory", DEFAULT_MEMORY))).expanduser()
     pool = site.pool(client)
     # A process that lives for one message does not pay for compiling, unless it is told to
-    engine = build_engine("eager" if run.engine == "auto" else run.engine, model, pool.train.x.shape[1:], run.device)
-    return ClientSide(algorithms.build(**run.algorithm), model, pool, run.learning, engine, run.seed), memory
+    engine = "eager" if run.engine == "auto" else run.engine
+    algorithm = algorithms.build(**run.algorithm)
+    return ClientSide(Setup(algorithm, model, pool, run.learning, run.seed, run.device, engine)), memory
 
 
 def model_of(task: str, run: Run) -> Model:

@@ -129,7 +129,7 @@ class ClientContext:
         )
         if not np.isfinite(trained).all():
             raise DivergedError(
-                f"client {self.key[2]} diverged in round {self.key[1]} (weights are not finite); "
+                f"client {self.key[2]} diverged in round {self.key[1] + 1} (weights are not finite); "
                 f"lower the learning rate (now {self.learning.lr}) or the momentum (now {self.learning.momentum})"
             )
         return trained, count_steps(self.n_samples, epochs, self.learning.batch_size)

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from pacfl.experiment.compare import HOW_OFTEN_JUDGED
+from pacfl.experiment.compare import EVALUATION_SETTINGS
 from pacfl.report.facts import NEWCOMERS, Played
 from pacfl.report.noise import Figure, marked, over_seeds
 from pacfl.report.words import differing, title, words
@@ -56,7 +56,7 @@ def experiments(runs: Sequence[Played]) -> list[Experiment]:
 
 def setting(run: Played) -> Any:
     """What runs must have in common to be compared."""
-    plan = {key: value for key, value in run.settings["schedule"].items() if key not in HOW_OFTEN_JUDGED}
+    plan = {key: value for key, value in run.settings["schedule"].items() if key not in EVALUATION_SETTINGS}
     return run.settings["data"], run.settings["model"], plan
 
 

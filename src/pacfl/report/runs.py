@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.errors import StoreError
-from pacfl.experiment.config import label
 from pacfl.experiment.store import RunFolder
-from pacfl.experiment.summary import megabits_per_client
+from pacfl.experiment.summary import label, megabits_per_client
 from pacfl.report.facts import NEWCOMERS, Array, Clients, Counts, Grouped, Judgement, Played
 from pacfl.subspace import MergeSuggestion
 from pacfl.subspace.newcomers import place
@@ -49,7 +48,7 @@ def read(folder: RunFolder) -> Played:
 
 def _protocols(record: Record, rounds: int) -> dict[str, dict[str, Any]]:
     """Scores of a record by protocol; those of newcomers, who are judged apart, under names of their own."""
-    apart = record["round"] > rounds
+    apart = record["round"] > rounds + 1
     return {
         (NEWCOMERS if apart else "") + protocol: {
             word: record[word][protocol] for word in ("by_client", "accuracy", "loss")
@@ -66,7 +65,7 @@ def _judgements(records: Sequence[Record], rounds: int) -> list[Judgement]:
         scores = _protocols(record, rounds)
         if not scores:
             continue
-        t = min(record["round"] + 1, rounds)
+        t = min(record["round"], rounds)
         before = found.get(t) or Judgement(t, megabits_per_client(records[: i + 1]), record["clusters"], {}, {})
         found[t] = replace(
             before,

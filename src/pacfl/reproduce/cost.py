@@ -7,8 +7,8 @@ import numpy as np
 
 from pacfl import algorithms
 from pacfl.experiment.config import Run
-from pacfl.federation.client_side import ClientIndices, Pool
-from pacfl.federation.local import local
+from pacfl.federation.client_side import ClientIndices, Pool, Setup
+from pacfl.federation.local import LocalBackend
 from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.model import as_model
 from pacfl.learning.nets import NETS
@@ -38,7 +38,8 @@ def steps_per_second(model: str, workers: int) -> float:
     pool = Pool(samples, samples, x, tuple(ClientIndices(part, part) for part in rows))
     fitted = as_model(lambda: NETS[model]((3, 32, 32), 10), 0, 10)
     learning = LocalTraining(epochs=1)
-    with local(algorithms.build("fedavg"), fitted, pool, learning, 0, workers, engine="auto") as backend:
+    setup = Setup(algorithms.build("fedavg"), fitted, pool, learning, 0, engine="auto")
+    with LocalBackend(workers).connect(setup) as backend:
         downloads = {c: {"w": fitted.initial} for c in range(MEASURED_CLIENTS)}
         backend.train(0, downloads, frozenset())  # whatever is built on first use
         started = time.perf_counter()

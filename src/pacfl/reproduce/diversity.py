@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.experiment.config import Run, expand
-from pacfl.experiment.run import Federation, going_on, read
+from pacfl.experiment.run import Experiment, build
 from pacfl.federation.algorithm import State
 from pacfl.federation.client_side import Pool
+from pacfl.federation.local import LocalBackend
 from pacfl.learning.client_context import Engine, Samples
 from pacfl.learning.engines import build_engine
 from pacfl.reproduce.items import Item
@@ -37,22 +38,23 @@ def recorded(item: Item, column: str, request: Request) -> Iterator[dict[str, An
 
 def _recorded(run: Run, request: Request) -> Iterator[dict[str, Any]]:
     """After one round, two, four, ..., and the last."""
-    federation = read(run, request.data)
-    engine = build_engine(run.engine, federation.model, federation.pool.train.x.shape[1:], run.device)
+    federation = build(run, request.data)
+    setup = federation.setup
+    engine = build_engine(run.engine, setup.model, setup.pool.train.x.shape[1:], run.device)
     last = run.schedule.rounds
     wanted = {2**i for i in range(last.bit_length()) if 2**i <= last} | {last}
-    with federation.backend(request.workers, run.device, run.engine) as backend:
-        for played in going_on(federation, backend, {}):
+    with LocalBackend(request.workers).connect(setup) as clients:
+        for played in federation.rounds(clients, {}):
             if played.plan.sampled and played.t + 1 in wanted:
                 yield {"round": played.t + 1, **_within_and_across(federation, engine, played.state)}
 
 
-def _within_and_across(federation: Federation, engine: Engine, state: State) -> dict[str, Any]:
+def _within_and_across(federation: Experiment, engine: Engine, state: State) -> dict[str, Any]:
     clusters = sorted(set(state.cluster_of.values()))
     everybody = sorted(state.cluster_of)
     within, across = [], []
     for k in clusters:
-        gradients = _gradients(federation.pool, engine, state.models[k], everybody)
+        gradients = _gradients(federation.setup.pool, engine, state.models[k], everybody)
         own = [i for i, client in enumerate(everybody) if state.cluster_of[client] == k]
         within.append(weighted_diversity(gradients[own]))
         across.append(weighted_diversity(gradients))

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pacfl.errors import DivergedError
 from pacfl.experiment.config import Run
-from pacfl.experiment.run import play
-from pacfl.experiment.store import RunFolder, folder_of, played
+from pacfl.experiment.run import resume
+from pacfl.experiment.store import RunFolder, folder_of
+from pacfl.federation.local import LocalBackend
 
 DIVERGED = "diverged"  # the name under which the store keeps how a run diverged
 
@@ -31,7 +31,7 @@ def playing(run: Run, runs: Path, data: Path | None, workers: int) -> Iterator[d
         return
     folder = folder_of(run, runs)
     try:
-        yield from played(folder, partial(play, run, folder, data, workers))
+        yield from resume(run, folder, data, LocalBackend(workers))
     except DivergedError as error:
         told = {"hash": run.hash, "seed": run.seed, "diverged": str(error), "round": len(folder.records())}
         folder.describe(DIVERGED, told)

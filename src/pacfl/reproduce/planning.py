@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pacfl.errors import ConfigError
-from pacfl.experiment.config import Run, expand, label
+from pacfl.experiment.config import Run, expand
+from pacfl.experiment.summary import label
 from pacfl.reproduce.items import Item, Scale
 from pacfl.settings import suggestion
 

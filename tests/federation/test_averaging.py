@@ -6,9 +6,9 @@ from hypothesis.extra.numpy import arrays
 
 from pacfl.algorithms import PACFL, FedAvg, build
 from pacfl.federation.algorithm import State, Upload, cluster_mean
-from pacfl.federation.robust import AGGREGATIONS, Aggregation, cluster_centres, norm_clipped, trimmed_mean
+from pacfl.federation.averaging import AGGREGATIONS, Aggregation, cluster_centres, norm_clipped, trimmed_mean
 from pacfl.federation.schedule import Schedule
-from tests.small_federation import model, played, same, side
+from tests.small_federation import model, run_rounds, same, side
 
 D = 4
 MODELS = np.zeros((2, D), dtype=np.float32)
@@ -101,7 +101,7 @@ def test_an_unknown_word_is_refused() -> None:
 
 def test_a_clip_that_nothing_reaches_changes_no_run() -> None:
     schedule = Schedule(rounds=2, participation=0.5)
-    plain, clipped = (played(algorithm, schedule) for algorithm in (FedAvg(), FedAvg(clip_norm=1e6)))
+    plain, clipped = (run_rounds(algorithm, schedule) for algorithm in (FedAvg(), FedAvg(clip_norm=1e6)))
     for one, other in zip(plain, clipped, strict=True):
         assert np.allclose(one.state.models, other.state.models, rtol=1e-6, atol=1e-7)
 
