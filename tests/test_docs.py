@@ -1,0 +1,44 @@
+"""Pages of the documentation refer to pages, headings and settings that exist."""
+
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from pacfl.algorithms import ALGORITHMS
+from pacfl.experiment.config import expand
+from pacfl.settings import hyphened
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXPERIMENTS = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+
+
+def anchors(page: Path) -> set[str]:
+    """Names under which the headings of a page can be linked."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_page_and_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text(encoding="utf-8"))
+    for path, heading in links:
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), path
+        assert not heading or heading in anchors(target), f"{path}#{heading}"
+
+
+def test_the_experiment_of_the_documentation_is_valid() -> None:
+    example = re.search(r"```toml\n(.*?)```", EXPERIMENTS, re.DOTALL)
+    assert example is not None
+    table = tomllib.loads(example[1])
+    assert len(expand(table)) == len(table["seeds"]) * len(table["algorithm"])
+
+
+def test_the_documentation_lists_the_settings_of_every_algorithm() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*) \|$", EXPERIMENTS, flags=re.MULTILINE)
+    listed = {name: set(re.findall(r"`([\w-]+)`", settings)) for name, settings in rows if name in ALGORITHMS}
+    assert listed == {name: set(hyphened(f.name for f in fields(kind))) for name, kind in ALGORITHMS.items()}
