@@ -19,7 +19,7 @@ WORDS = st.sampled_from(LINKAGES)
 
 
 def distances(seed: int, n: int) -> Array:
-    """No two alike, so that there is one hierarchy."""
+    """No two are equal, so that there is one dendrogram."""
     return np.asarray(squareform(np.random.default_rng(seed).uniform(1, 90, n * (n - 1) // 2)))
 
 
@@ -31,7 +31,7 @@ def with_ties(draw: st.DrawFn) -> Array:
 
 
 def together(labels: ArrayLike) -> NDArray[np.bool_]:
-    """Who is with whom: what labels say, whatever their names."""
+    """Which pairs share a cluster, whatever the names of clusters."""
     return np.equal.outer(np.asarray(labels), np.asarray(labels))
 
 
@@ -159,7 +159,7 @@ def test_one_client_is_one_cluster(linkage: Linkage) -> None:
 
 
 @given(st.lists(st.sampled_from("abcde"), min_size=1, max_size=12))
-def test_names_in_order_of_appearance_keep_the_clusters(names: list[str]) -> None:
+def test_names_in_order_of_appearance_preserve_the_clusters(names: list[str]) -> None:
     labels = in_order_of_appearance(names)
     assert np.array_equal(together(labels), together(names))
     assert list(dict.fromkeys(labels)) == list(range(len(set(names))))
@@ -178,7 +178,7 @@ REFUSALS: dict[str, tuple[ArrayLike, str]] = {
 
 
 @pytest.mark.parametrize(("square", "text"), REFUSALS.values(), ids=REFUSALS)
-def test_what_is_no_proximity_is_refused(square: ArrayLike, text: str) -> None:
+def test_an_invalid_proximity_is_refused(square: ArrayLike, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         agglomerate(square, 1.0)
     with pytest.raises(ValueError, match=text):
@@ -186,8 +186,8 @@ def test_what_is_no_proximity_is_refused(square: ArrayLike, text: str) -> None:
 
 
 @pytest.mark.parametrize("threshold", [np.nan, -np.inf])
-def test_a_threshold_that_is_no_number_is_refused(threshold: float) -> None:
-    with pytest.raises(ValueError, match=f"threshold must be a number, got {threshold}"):
+def test_a_threshold_that_is_nan_or_minus_infinity_is_refused(threshold: float) -> None:
+    with pytest.raises(ValueError, match=f"threshold must not be NaN or -infinity, got {threshold}"):
         agglomerate(np.zeros((2, 2)), threshold)
 
 
@@ -197,6 +197,6 @@ def test_a_number_of_clusters_that_cannot_be_is_refused(k: int) -> None:
         agglomerate_into(np.zeros((3, 3)), k)
 
 
-def test_an_unknown_linkage_is_told_the_known_ones() -> None:
+def test_the_error_for_an_unknown_linkage_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match="one of average, weighted, complete, single, ward, got 'centroid'"):
         agglomerate(np.zeros((2, 2)), 1.0, "centroid")  # type: ignore[arg-type]

@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import squareform
 
 from pacfl.subspace import LINKAGES, Linkage, MergeSuggestion, agglomerate, place
+from pacfl.subspace.hierarchy import dendrogram
 
 Array = NDArray[np.float64]
 SEEDS = st.integers(0, 2**32)
-PLACING: tuple[Linkage, ...] = tuple(word for word in LINKAGES if word != "ward")
-WORDS = st.sampled_from(PLACING)
+WORDS = st.sampled_from(LINKAGES)
 THRESHOLDS = st.floats(0, 100)
 
 
@@ -80,24 +80,24 @@ def test_newcomers_follow_a_permutation_of_newcomers(seed: int, threshold: float
     assert np.array_equal(together(shuffled), together(labels[order]))
 
 
-@pytest.mark.parametrize("linkage", PLACING)
-def test_a_newcomer_within_nobodys_reach_opens_a_cluster(linkage: Linkage) -> None:
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_a_newcomer_within_the_threshold_of_no_cluster_opens_one(linkage: Linkage) -> None:
     square = separated(0, np.array([0, 0, 1, 2]))
     placement = place(square, [0, 0, 1], 30.0, linkage)
     assert placement.labels.tolist() == [0, 0, 1, 2]
     assert placement.opened == (2,)
 
 
-@pytest.mark.parametrize("linkage", PLACING)
-def test_newcomers_that_are_alike_open_one_cluster_together(linkage: Linkage) -> None:
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_newcomers_of_one_distribution_open_one_cluster_together(linkage: Linkage) -> None:
     square = separated(0, np.array([0, 0, 1, 2, 2, 0, 2]))
     placement = place(square, [0, 0, 1], 30.0, linkage)
     assert placement.labels.tolist() == [0, 0, 1, 2, 2, 0, 2]
     assert placement.opened == (2,)
 
 
-@pytest.mark.parametrize("linkage", PLACING)
-def test_a_bridge_is_reported_and_joins_the_nearer_cluster(linkage: Linkage) -> None:
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_a_merge_suggestion_is_reported_and_its_newcomer_joins_the_nearer_cluster(linkage: Linkage) -> None:
     """The newcomer is at 6 from clusters 3 and at 4 from cluster 1, which are at 9 from each other."""
     square = np.array([[0, 9, 6], [9, 0, 4], [6, 4, 0]])
     placement = place(square, [3, 1], 7.0, linkage)
@@ -106,22 +106,25 @@ def test_a_bridge_is_reported_and_joins_the_nearer_cluster(linkage: Linkage) -> 
     assert placement.opened == ()
 
 
-@pytest.mark.parametrize("linkage", PLACING)
-def test_a_bridge_is_counted_among_newcomers(linkage: Linkage) -> None:
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_a_merge_suggestion_numbers_newcomers_from_0(linkage: Linkage) -> None:
     square = squareform([9.0, 50, 4, 50, 5, 50])  # clients 0 and 1 are old, 2 is far from all, 3 is between
     placement = place(square, [0, 1], 7.0, linkage)
     assert placement.labels.tolist() == [0, 1, 2, 0]
     assert placement.merge_suggestions == (MergeSuggestion(newcomer=1, clusters=(0, 1), distances=(4.0, 5.0)),)
 
 
-BY_LINKAGE: dict[Linkage, float] = {"average": 5.0, "weighted": 5.0, "complete": 8.0, "single": 2.0}
+BY_LINKAGE: dict[Linkage, float] = {"average": 5.0, "weighted": 5.0, "complete": 8.0, "single": 2.0, "ward": 45**0.5}
 
 
 @pytest.mark.parametrize(("linkage", "distance"), BY_LINKAGE.items())
 def test_the_distance_to_a_cluster_is_that_of_the_linkage_and_may_equal_the_threshold(
     linkage: Linkage, distance: float
 ) -> None:
-    """Two old clients of one cluster, 2 and 8 from the newcomer: mean 5, greatest 8, least 2."""
+    """Two old clients of one cluster, 1 apart, 2 and 8 from the newcomer: mean 5, greatest 8, least 2.
+
+    ward: √((2 · 2² + 2 · 8² - 1²) / 3) = √45.
+    """
     square = [[0, 1, 2], [1, 0, 8], [2, 8, 0]]
     assert place(square, [0, 0], distance, linkage).labels.tolist() == [0, 0, 0]
     assert place(square, [0, 0], np.nextafter(distance, 0), linkage).labels.tolist() == [0, 0, 1]
@@ -137,7 +140,7 @@ def test_average_counts_clients_and_weighted_does_not() -> None:
     assert place(square, [], 6.2, "weighted").labels.tolist() == [0, 0, 0, 1]
 
 
-def test_a_newcomer_may_bring_another_within_reach() -> None:
+def test_a_newcomer_may_bring_another_within_the_threshold() -> None:
     """Single linkage: newcomer 1 is at 9 from the old client, but at 2 from newcomer 0, which is at 3 from it."""
     assert place([[0, 3, 9], [3, 0, 2], [9, 2, 0]], [0], 4.0, "single").labels.tolist() == [0, 0, 0]
     assert place([[0, 3, 9], [3, 0, 2], [9, 2, 0]], [0], 4.0, "complete").labels.tolist() == [0, 1, 1]
@@ -183,27 +186,52 @@ print(place([[0, 9, 1, 8], [9, 0, 9, 2], [1, 9, 0, 5], [8, 2, 5, 0]], [0, 1], fl
     assert done.stdout.strip() == "[0, 1, 0, 1]", done.stderr
 
 
-def test_ward_is_refused_for_it_needs_points() -> None:
-    with pytest.raises(ValueError, match="one of average, weighted, complete, single to place newcomers, got 'ward'"):
-        place(np.zeros((2, 2)), [0], 1.0, "ward")
+@given(seed=SEEDS, sizes=st.lists(st.integers(1, 5), min_size=1, max_size=4), m=st.integers(1, 5))
+def test_ward_places_newcomers_as_scipy_merges_them(seed: int, sizes: list[int], m: int) -> None:
+    """Old clusters far below every other distance are scipy's first merges; its later ones are those of newcomers.
+
+    Cut where the first two old clusters meet, or where everything has: until then `place` merges as scipy does.
+    """
+    old = np.repeat(np.arange(len(sizes)), sizes)
+    square = distances(seed, len(old) + m)
+    square[: len(old), : len(old)][np.equal.outer(old, old)] *= 1e-3
+    tree = dendrogram(square, "ward")
+    thresholds = [0.5, *(h * (1 + 1e-9) for h in tree[:, 2] if h > 0.5)]
+    for threshold in thresholds:
+        expected = agglomerate(square, threshold, "ward")
+        if len(set(expected[: len(old)])) < len(sizes):
+            break
+        assert np.array_equal(together(place(square, old, threshold, "ward").labels), together(expected))
+
+
+def test_ward_needs_the_whole_proximity() -> None:
+    square = distances(0, 4)
+    assert place(square, [0, 0, 1], 50.0, "ward").labels.shape == (4,)
+    with pytest.raises(ValueError, match="ward linkage needs the whole proximity to place newcomers"):
+        place(square[3:], [0, 0, 1], 50.0, "ward")
+
+
+def test_an_unknown_linkage_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"linkage must be one of average, .*, ward, got 'centroid'"):
+        place(np.zeros((2, 2)), [0], 1.0, "centroid")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     "labels",
     [[0, -1], [0, 1, 2, 3], [[0], [1]], [0.5, 1.5], 3],
-    ids=["negative", "too many", "two-dimensional", "no whole numbers", "a number"],
+    ids=["negative", "too many", "two-dimensional", "no integers", "a number"],
 )
 def test_labels_that_are_no_clusters_of_old_clients_are_refused(labels: ArrayLike) -> None:
-    with pytest.raises(ValueError, match="labels must be whole numbers from 0, one for each old client"):
+    with pytest.raises(ValueError, match="labels must be integers from 0, one for each old client"):
         place(distances(0, 3), labels, 1.0)
 
 
-def test_a_threshold_that_is_no_number_is_refused() -> None:
-    with pytest.raises(ValueError, match="threshold must be a number, got nan"):
+def test_a_threshold_of_nan_is_refused() -> None:
+    with pytest.raises(ValueError, match="threshold must not be NaN, got nan"):
         place(distances(0, 3), [0], np.nan)
 
 
-def test_what_is_no_proximity_is_refused() -> None:
+def test_an_invalid_proximity_is_refused() -> None:
     with pytest.raises(ValueError, match="proximity must be symmetric with a zero diagonal"):
         place([[0, 1], [2, 0]], [0], 1.0)
 

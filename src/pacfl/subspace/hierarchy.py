@@ -15,7 +15,7 @@ LINKAGES: Final[tuple[Linkage, ...]] = get_args(Linkage)
 
 
 def agglomerate(proximity: ArrayLike, threshold: float, linkage: Linkage = "average") -> Labels:
-    """Clusters of the hierarchy cut at `threshold`: merges above it are undone.
+    """Clusters of the dendrogram cut at `threshold`: merges above it are undone.
 
     proximity (n, n)  ->  (n,) labels 0..k-1, in the order of each cluster's first member.
 
@@ -23,19 +23,18 @@ def agglomerate(proximity: ArrayLike, threshold: float, linkage: Linkage = "aver
     array([0, 0, 1])
     """
     if not np.isfinite(threshold) and threshold != np.inf:
-        raise ValueError(f"threshold must be a number, got {threshold!r}")
+        raise ValueError(f"threshold must not be NaN or -infinity, got {threshold!r}")
     return cut(dendrogram(proximity, linkage), threshold)
 
 
 def agglomerate_into(proximity: ArrayLike, n_clusters: int, linkage: Linkage = "average") -> Labels:
-    """Exactly `n_clusters` clusters: the last n_clusters - 1 merges of the hierarchy are undone.
+    """Exactly `n_clusters` clusters: the last n_clusters - 1 merges of the dendrogram are undone.
 
     proximity (n, n)  ->  (n,) labels 0..n_clusters-1.
     """
     tree = dendrogram(proximity, linkage)
     n = len(tree) + 1
-    if not 1 <= n_clusters <= n:
-        raise ValueError(f"the number of clusters must be between 1 and the number of clients, {n}; got {n_clusters}")
+    _check_number(n_clusters, n)
     if n == 1:
         return np.zeros(1, dtype=np.intp)
     order = np.arange(n - 1, dtype=np.float64)
@@ -46,11 +45,15 @@ def dendrogram(proximity: ArrayLike, linkage: Linkage = "average") -> Array:
     """The merges, in scipy's form: (n, n) -> (n - 1, 4)."""
     if linkage not in LINKAGES:
         raise ValueError(f"linkage must be one of {', '.join(LINKAGES)}, got {linkage!r}")
-    square = check_proximity(proximity)
+    return merges(check_proximity(proximity), linkage)
+
+
+def merges(square: Array, linkage: Linkage) -> Array:
+    """The dendrogram of a proximity that is known to be one."""
     if len(square) == 1:
         return np.empty((0, 4))
-    merges: Array = scipy_linkage(squareform(square, checks=False), linkage)
-    return merges
+    tree: Array = scipy_linkage(squareform(square, checks=False), linkage)
+    return tree
 
 
 def cut(tree: Array, threshold: float) -> Labels:
@@ -58,6 +61,22 @@ def cut(tree: Array, threshold: float) -> Labels:
     if len(tree) == 0:
         return np.zeros(1, dtype=np.intp)
     return in_order_of_appearance(fcluster(tree, threshold, "distance"))
+
+
+def level_of(tree: Array, n_clusters: int) -> float:
+    """A threshold that leaves n_clusters, or the next lower number that is possible where merges tie.
+
+    The middle between the last merge that is done and the first that is undone.
+    """
+    _check_number(n_clusters, len(tree) + 1)
+    heights = tree[::-1, 2]
+    for k in range(n_clusters, 1, -1):
+        undone, done = float(heights[k - 2]), float(heights[k - 1]) if k - 1 < len(heights) else 0.0
+        if done < undone:
+            middle = (done + undone) / 2
+            return middle if middle < undone else done  # adjacent floats have no middle
+    undone = float(heights[0] * 2) if len(heights) else 90.0
+    return ((float(heights[0]) if len(heights) else 0.0) + undone) / 2
 
 
 def in_order_of_appearance(labels: ArrayLike) -> Labels:
@@ -68,10 +87,15 @@ def in_order_of_appearance(labels: ArrayLike) -> Labels:
     return ordered
 
 
+def _check_number(n_clusters: int, n: int) -> None:
+    if not 1 <= n_clusters <= n:
+        raise ValueError(f"the number of clusters must be between 1 and the number of clients, {n}; got {n_clusters}")
+
+
 def check_proximity(proximity: ArrayLike, since: int = 0) -> Array:
     """The proximity as a square, finite, non-negative, symmetric float64 matrix with a zero diagonal.
 
-    since: only rows and columns from this one on are checked, where the rest was when it came.
+    since: only rows and columns from this one on are checked, where the others were checked before.
     """
     square = np.asarray(proximity, dtype=np.float64)
     if square.ndim != 2 or square.shape[0] != square.shape[1] or len(square) == 0:

@@ -44,9 +44,10 @@ def nearest(rows: Array) -> Array:
     m, n = rows.shape
     if n < 2:
         return np.zeros(m)
-    others: Array = rows + np.eye(m, n, n - m) * np.finfo(np.float64).max
-    nearest: Array = others.min(axis=1)
-    return nearest
+    others = rows.copy()
+    others[np.arange(m), np.arange(n - m, n)] = np.inf
+    least: Array = others.min(axis=1)
+    return least
 
 
 def check_split_half_angles(split_half_angles: Sequence[ArrayLike] | None, n: int) -> list[Array]:

@@ -1,4 +1,4 @@
-"""What chance can do: merges of clients that are all alike, simulated with their number, noise and linkage."""
+"""Heights that chance reaches: merges of homogeneous federations, simulated with their size, noise and linkage."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import chi2
 
-from pacfl.subspace.hierarchy import Linkage, dendrogram
+from pacfl.subspace.hierarchy import Linkage, merges
 from pacfl.subspace.noise_scale import RESOLUTION, nearest, rescale_by_noise
 
 Array = NDArray[np.float64]
@@ -24,12 +24,12 @@ def null_limits(
     error_rate: float,
     rng: np.random.Generator,
 ) -> tuple[Array, float]:
-    """Heights, in units of noise, that merges of clients that are all alike pass with probability error_rate in all.
+    """Heights, in units of noise, that merges of a homogeneous federation pass with probability error_rate in all.
 
     ->  (classes,) for merges whose smaller side has at least 1, 2, 4, 8, ... clients, and the median of the highest.
 
     A client's signature is the common one plus noise. The noise is a vector whose squared length is drawn from the
-    client's own self-comparisons (mean 1) and whose direction is uniform in as many dimensions as the spread of those
+    client's own split-half angles (mean 1) and whose direction is uniform in as many dimensions as the spread of those
     implies: a squared length with variance 2 / d is that of a normal vector in d dimensions.
     """
     n = len(noise_scale)
@@ -37,10 +37,10 @@ def null_limits(
         return np.ones(1), 1.0
     dimensions = int(np.clip(np.rint(2 / max(energies.var(), 1e-9)), 1, 1000))
     draws = (_null_draw(noise_scale, known, energies, dimensions, rng) for _ in range(SIMULATIONS))
-    highest = np.array([_highest(dendrogram(ratio, linkage), n) for ratio in draws])
+    highest = np.array([_highest(merges(ratio, linkage), n) for ratio in draws])
     rate = error_rate / highest.shape[1]
     limits = [_gumbel_limit(column[column > 0], rate) for column in highest.T]
-    # A class too rare to be judged has the limit of the one below it, which contains it
+    # A class with too few merges has the limit of the one below it, which contains it
     return np.fmin.accumulate(limits), float(np.median(highest[:, 0]))
 
 
@@ -55,14 +55,14 @@ def _gumbel_limit(maxima: Array, rate: float) -> float:
 def _null_draw(
     noise_scale: Array, known: NDArray[np.bool_], energies: Array, dimensions: int, rng: np.random.Generator
 ) -> Array:
-    """Proximity, in units of noise, of clients that are all alike."""
+    """Proximity, in units of noise, of clients of one distribution."""
     energy = rng.permuted(energies, axis=1)[:, 0]
     if len(noise_scale) > PANEL:
-        # Outliers are what merges last: keep the tenth of the panel that stands out most, and a sample of the rest
+        # Outliers merge last: a tenth of the panel are the largest outliers, the others are a sample of the rest
         order = np.argsort(-energy)
         rest = rng.choice(order[PANEL // 10 :], PANEL - PANEL // 10, replace=False)
-        kept = np.concatenate([order[: PANEL // 10], rest])
-        energy, noise_scale, known = energy[kept], noise_scale[kept], known[kept]
+        panel = np.concatenate([order[: PANEL // 10], rest])
+        energy, noise_scale, known = energy[panel], noise_scale[panel], known[panel]
     noise = rng.standard_normal((len(noise_scale), dimensions))
     noise *= (noise_scale * np.sqrt(energy / 2 / (noise**2).sum(axis=1)))[:, None]
     distances = squareform(pdist(noise))

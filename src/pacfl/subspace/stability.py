@@ -1,4 +1,4 @@
-"""Whether clusters are found again in random halves of the clients."""
+"""Whether random halves of the clients give the same clusters."""
 
 from typing import Final
 
@@ -6,18 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.subspace.agreement import best_jaccard
-from pacfl.subspace.hierarchy import Linkage, cut, dendrogram
+from pacfl.subspace.hierarchy import Linkage, cut, merges
 
 Array = NDArray[np.float64]
 
-RESAMPLINGS: Final = 50  # halves of the federation that are clustered anew
+RESAMPLINGS: Final = 50  # halves of the federation that are clustered
 PANEL: Final = 300  # clients at most in one of them, so that it takes seconds for any federation
 
 
 def reproducibility(
     proximity: Array, tree: Array, levels: list[float], linkage: Linkage, rng: np.random.Generator
 ) -> list[float]:
-    """How well the least stable cluster at each level is found again in random halves of the clients, 0 to 1.
+    """Overlap of the least stable cluster at each level with clusters of random halves of the clients, 0 to 1.
 
     For every cluster the mean, over halves that have members of it, of its Jaccard index with the most similar cluster
     of the half (Hennig, 2007); the least over clusters.
@@ -29,7 +29,7 @@ def reproducibility(
     found: list[list[Array]] = [[] for _ in levels]
     for _ in range(RESAMPLINGS):
         half = rng.choice(n, min((n + 1) // 2, PANEL), replace=False)
-        part = dendrogram(proximity[np.ix_(half, half)], linkage)
+        part = merges(proximity[np.ix_(half, half)], linkage)
         for jaccard, whole, level in zip(found, wholes, levels, strict=True):
             jaccard.append(best_jaccard(whole[half], cut(part, level), int(whole.max()) + 1))
     return [_least(np.array(jaccard)) for jaccard in found]
