@@ -52,11 +52,10 @@ def print_federation(federation: Federation, folder: Path | None, as_json: bool)
         + ("" if scale is None else f"; noise of a typical client {scale:.3g}°"),
         highlight=False,
     )
-    out.print(clustering.evidence["reasons"], highlight=False)
-    if not clustering.evidence.get("guaranteed", True):
-        because = clustering.evidence["not_guaranteed_because"]
-        reasons = because if isinstance(because, str) else "; ".join(because)
-        out.print(f"Not guaranteed: {reasons}", highlight=False)
+    reasons, because = clustering.evidence["reasons"], clustering.evidence.get("not_guaranteed_because")
+    out.print(reasons, highlight=False)
+    if because and because.lower() not in reasons.lower():
+        out.print(f"Not guaranteed: {because}", highlight=False)
     if folder is not None:
         out.print(f"Stored in {escape(str(folder))}", highlight=False)
 

@@ -116,7 +116,9 @@ def federate(
     proximity = proximity_of(bases, measure, on_rows=lambda rows: on_progress("comparing", rows, len(bases)))
     caveats = [NORMALISED] if settings.preprocess.endswith("normalise") else []
     angles = [client.split_half_angles.get(measure, np.empty(0)) for client in clients.values()]
-    clustering = cluster_proximity(proximity, angles, measure, linkage, threshold, clusters, caveats=caveats)
+    clustering = cluster_proximity(
+        proximity, angles, measure, linkage, threshold, clusters, signatures=bases, caveats=caveats
+    )
     return Federation(tuple(clients), bases, settings, clustering)
 
 
