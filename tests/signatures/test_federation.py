@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pacfl.signatures.sigfile import SignatureFile
 from pacfl.subspace import agglomerate, proximity, signature, split_half_angles
 
 
+@cache
 def client(group: int, seed: int, n: int = 80) -> SignatureFile:
     """Samples around one of three directions of a 30-dimensional space."""
     rng = np.random.default_rng([group, seed])
