@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacfl.errors import DataError, SignatureError
+from pacfl.signatures import cluster_files, sigfile, sign_file
 from pacfl.signatures import federation as federations
-from pacfl.signatures import sigfile, signing
 from pacfl.signatures.federation import Federation
 from pacfl.signatures.reading import Reading, read
 from pacfl.signatures.sigfile import MAGIC, PREFIX, SignatureFile
-from pacfl.subspace import cluster, proximity
+from pacfl.subspace import proximity
 from tests.fuzz.damage import damaged, examples, refused_or_read, rewritten, within
 
 often = examples(60)
@@ -44,17 +44,11 @@ def npz(**members: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def made(kind: str, folder: Path) -> SignatureFile:
-    np.save(folder / "x.npy", X)
-    if kind == "private":
-        return signing.sign_privately(folder / "x.npy", 2, Reading(), 1.0, 1e-5)
-    return signing.sign(folder / "x.npy", 2, Reading())
-
-
 @pytest.fixture(scope="module", params=["plain", "private"])
 def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     folder = tmp_path_factory.mktemp("signed")
-    sigfile.write(folder / "a.sig", made(request.param, folder))
+    np.save(folder / "x.npy", X)
+    sign_file(folder / "x.npy", folder / "a.sig", rank=2, epsilon=1.0 if request.param == "private" else None)
     return (folder / "a.sig").read_bytes()
 
 
@@ -79,7 +73,7 @@ def test_a_signature_forged_under_a_right_checksum_is_refused_or_usable(
     signature = refused_or_read(lambda: sigfile.read(tmp_path / "a.sig"), SignatureError)
     if signature is not None:
         json.dumps(signature.contents(), allow_nan=False)
-        refused_or_read(lambda: signing.check_comparable({"a": signature, "b": signature}), DataError)
+        refused_or_read(lambda: federations.federate({"a": signature, "b": signature}, threshold=1.0), DataError)
         assert proximity([signature.basis, signature.basis]).max() < 0.1
 
 
@@ -110,13 +104,13 @@ FILES = {
 @given(data=st.data())
 def test_damaged_data_are_refused_or_read(name: str, tmp_path: Path, data: st.DataObject) -> None:
     (tmp_path / name).write_bytes(data.draw(damaged(FILES[name](tmp_path))))
-    refused_or_read(lambda: signing.sign(tmp_path / name, 2, Reading()), DataError)
+    refused_or_read(lambda: cluster_files([tmp_path / name], rank=2), DataError)
 
 
 @often
 @given(data=st.data())
 def test_an_archive_of_damaged_arrays_is_refused_or_read(tmp_path: Path, data: st.DataObject) -> None:
-    """The archive itself is whole, so that its checksums tell nothing."""
+    """The archive itself is whole, so that its checksums show nothing."""
     (tmp_path / "x.npz").write_bytes(npz(x=data.draw(damaged(npy(X)))))
     refused_or_read(lambda: read(tmp_path / "x.npz", Reading()), DataError)
 
@@ -152,28 +146,28 @@ def test_an_image_that_would_fill_memory_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a federation of four."""
-    folder = tmp_path_factory.mktemp("kept")
-    clients = {name: made("plain", folder) for name in "abcd"}
-    clustering = cluster(proximity([c.basis for c in clients.values()]), federations.own_angles(clients, "smallest"))
-    federations.save(federations.found(clients, clustering), folder)
+    folder = tmp_path_factory.mktemp("stored")
+    np.save(folder / "x.npy", X)
+    signature = sign_file(folder / "x.npy", folder / "x.sig", rank=2)
+    federations.save(federations.federate(dict.fromkeys("abcd", signature)), folder)
     return folder
 
 
 def used(federation: Federation) -> None:
     """All that commands do with a federation that they have read."""
     federation.summary()
-    federations.widths(federation)
-    clustering = federation.clustering
-    newcomer = SignatureFile(federation.bases[0], 2, False, "raw", 9, {clustering.measure: np.ones(3)})
-    federations.joined(federation, {"a newcomer": newcomer})
+    federation.mean_angles()
+    angles = {federation.clustering.measure: np.ones(3)}
+    newcomer = SignatureFile(federation.bases[0], 2, False, "raw", 9, angles)
+    refused_or_read(lambda: federations.join(federation, {"a newcomer": newcomer}), DataError)
 
 
 @often
 @given(data=st.data())
-def test_a_damaged_federation_is_refused_or_usable(kept: Path, tmp_path: Path, data: st.DataObject) -> None:
-    content = data.draw(damaged((kept / federations.STATE).read_bytes()))
+def test_a_damaged_federation_is_refused_or_usable(stored: Path, tmp_path: Path, data: st.DataObject) -> None:
+    content = data.draw(damaged((stored / federations.STATE).read_bytes()))
     (tmp_path / federations.STATE).write_bytes(content)
     federation = refused_or_read(lambda: federations.load(tmp_path), DataError)
     if federation is not None:
@@ -182,9 +176,9 @@ def test_a_damaged_federation_is_refused_or_usable(kept: Path, tmp_path: Path, d
 
 @often
 @given(data=st.data())
-def test_a_forged_federation_is_refused_or_usable(kept: Path, tmp_path: Path, data: st.DataObject) -> None:
+def test_a_forged_federation_is_refused_or_usable(stored: Path, tmp_path: Path, data: st.DataObject) -> None:
     """One array of the archive is another."""
-    with np.load(kept / federations.STATE) as state:
+    with np.load(stored / federations.STATE) as state:
         arrays: dict[str, Any] = dict(state)
     name = data.draw(st.sampled_from(sorted(arrays)))
     if name == "settings":
@@ -195,7 +189,8 @@ def test_a_forged_federation_is_refused_or_usable(kept: Path, tmp_path: Path, da
                 [
                     np.zeros(0),
                     np.zeros((4, 4)),
-                    np.full((4, 4), np.nan),
+                    np.full(6, np.nan),
+                    np.ones(6),
                     np.arange(4),
                     np.arange(5.0),
                     -np.ones(4, dtype=int),

@@ -12,7 +12,7 @@ from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import result, spread
 from pacfl.signatures import federation
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.subspace import cluster, proximity, signature, split_half_angles
+from pacfl.subspace import cluster, signature, split_half_angles
 from pacfl.subspace.hierarchy import dendrogram
 
 GROUPS = ("sea", "land", "air", "fire")
@@ -86,12 +86,8 @@ def write_federation(folder: Path, names: Sequence[str], kinds: int = 3) -> Path
         name: SignatureFile(signature(x, 2).astype(np.float32), 2, False, "raw", 60, split_half_angles(x, 2))
         for name, x in zip(names, data, strict=True)
     }
-    own = federation.own_angles(clients, "smallest")
     folder.mkdir(parents=True)
-    federation.save(
-        federation.found(clients, cluster(proximity([c.basis for c in clients.values()]), own, n_clusters=kinds)),
-        folder,
-    )
+    federation.save(federation.federate(clients, clusters=kinds), folder)
     return folder
 
 

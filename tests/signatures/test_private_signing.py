@@ -7,8 +7,8 @@ import pytest
 
 from pacfl.errors import DataError, SignatureError
 from pacfl.privacy import Guarantee
-from pacfl.signatures import sigfile, signing
-from pacfl.signatures.reading import Reading
+from pacfl.signatures import SignatureFile, sigfile, sign_file
+from pacfl.signatures.federation import check_comparable
 from tests.conftest import Run
 
 
@@ -24,45 +24,49 @@ def images(tmp_path: Path) -> list[Path]:
     return paths
 
 
-def signed_privately(run: Run, images: list[Path]) -> list[Path]:
+def privately_signed(folder: Path, epsilon: float = 1.0, n: int = 5) -> SignatureFile:
+    np.save(folder / "a.npy", np.ones((n, 6, 6)))
+    return sign_file(folder / "a.npy", folder / "a.sig", epsilon=epsilon)
+
+
+def sign_privately(run: Run, images: list[Path]) -> list[Path]:
     for path in images:
         assert run("sign", path, "-o", path.with_suffix(".sig"), "--epsilon", 2, "--delta", 1e-5)[0] == 0
     return [path.with_suffix(".sig") for path in images]
 
 
-def test_private_signatures_find_who_is_alike(run: Run, images: list[Path]) -> None:
-    files = signed_privately(run, images)
+def test_private_signatures_show_the_clusters(run: Run, images: list[Path]) -> None:
+    files = sign_privately(run, images)
     found = json.loads(run("cluster", *files, "--json")[1])["clusters"]
     assert found == [[f"{side}-{i}" for i in range(3)] for side in ("left", "top")]
 
 
-def test_the_file_says_what_is_promised_and_not_how_many_samples_there_are(run: Run, images: list[Path]) -> None:
-    file = signed_privately(run, images[:1])[0]
+def test_the_file_has_the_guarantee_and_not_the_number_of_samples(run: Run, images: list[Path]) -> None:
+    file = sign_privately(run, images[:1])[0]
     contents = json.loads(run("inspect", file, "--json")[1])
     assert contents["privacy"] == {"epsilon": 2.0, "delta": 1e-5, "reduction": "pool 4x4"}
     assert contents["samples"] is None
     shown = run("inspect", file)[1]
-    for words in ("epsilon 2, delta 1e-05 for each sample", "not told", "pool 4x4"):
+    for words in ("epsilon 2, delta 1e-05 for each sample", "not disclosed", "hides every single sample", "pool 4x4"):
         assert words in shown
 
 
-def test_the_size_of_the_file_does_not_tell_the_number_of_samples(tmp_path: Path) -> None:
+def test_the_size_of_the_file_does_not_show_the_number_of_samples(tmp_path: Path) -> None:
     """Directions, features and comparisons are as many for one sample as for a thousand."""
     shapes = set()
     for n in (1, 5, 1000):
-        np.save(tmp_path / "a.npy", np.ones((n, 6, 6)))
-        made = signing.sign_privately(tmp_path / "a.npy", 3, Reading(), 1.0, 1e-5)
+        made = privately_signed(tmp_path, n=n)
         shapes.add((made.basis.shape, *(len(angles) for angles in made.split_half_angles.values())))
     assert len(shapes) == 1
 
 
 def test_the_same_data_never_give_the_same_bytes(run: Run, images: list[Path]) -> None:
-    first = signed_privately(run, images[:1])[0].read_bytes()
-    assert signed_privately(run, images[:1])[0].read_bytes() != first
+    first = sign_privately(run, images[:1])[0].read_bytes()
+    assert sign_privately(run, images[:1])[0].read_bytes() != first
 
 
 def test_signatures_of_different_protection_are_refused_together(run: Run, images: list[Path], tmp_path: Path) -> None:
-    files = signed_privately(run, images)
+    files = sign_privately(run, images)
     run("sign", images[0], "-o", tmp_path / "plain.sig")
     code, _, error = run("cluster", *files, tmp_path / "plain.sig")
     assert code != 0
@@ -75,17 +79,15 @@ def test_signatures_of_different_protection_are_refused_together(run: Run, image
 
 
 def test_different_reductions_are_refused_together(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.ones((5, 6, 6)))
-    one = signing.sign_privately(tmp_path / "a.npy", 3, Reading(), 1.0, 1e-5)
+    one = privately_signed(tmp_path)
     other = replace(one, privacy=Guarantee(1.0, 1e-5, "pool 2x8"))
     with pytest.raises(DataError, match="pool 4x4: a; private, reduced by pool 2x8: b"):
-        signing.check_comparable({"a": one, "b": other})
+        check_comparable({"a": one.settings, "b": other.settings})
 
 
 def test_different_epsilons_are_compared(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.ones((5, 6, 6)))
-    made = [signing.sign_privately(tmp_path / "a.npy", 3, Reading(), epsilon, 1e-5) for epsilon in (1.0, 2.0)]
-    signing.check_comparable(dict(zip("ab", made, strict=True)))
+    made = [privately_signed(tmp_path, epsilon).settings for epsilon in (1.0, 2.0)]
+    check_comparable(dict(zip("ab", made, strict=True)))
 
 
 @pytest.mark.parametrize(
@@ -124,9 +126,8 @@ def test_what_would_not_be_private_is_refused(
     ],
     ids=repr,
 )
-def test_a_file_with_a_guarantee_that_is_none_is_refused(tmp_path: Path, privacy: object) -> None:
-    np.save(tmp_path / "a.npy", np.ones((5, 6, 6)))
-    made = signing.sign_privately(tmp_path / "a.npy", 3, Reading(), 1.0, 1e-5)
+def test_a_file_with_an_impossible_guarantee_is_refused(tmp_path: Path, privacy: object) -> None:
+    made = privately_signed(tmp_path)
     contents = made.contents() | {"privacy": privacy}
 
     class Forged(sigfile.SignatureFile):

@@ -42,7 +42,7 @@ def basis_bytes(basis: np.ndarray | None = None) -> bytes:
     return (example().basis if basis is None else basis.astype("<f4")).tobytes(order="F")
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_a_written_file_is_read_unchanged(tmp_path: Path) -> None:
     written = example()
     size = sigfile.write(tmp_path / "a.sig", written)
     read = sigfile.read(tmp_path / "a.sig")
@@ -57,8 +57,7 @@ def test_a_signature_of_a_small_image_is_a_few_kilobytes(tmp_path: Path) -> None
     assert sigfile.write(tmp_path / "a.sig", example(784)) < 12_000
 
 
-def test_no_sample_count_of_data_is_readable_from_the_bytes(tmp_path: Path) -> None:
-    """The file is prefix, header, basis and digest, and nothing else."""
+def test_the_file_has_prefix_header_basis_and_digest(tmp_path: Path) -> None:
     sigfile.write(tmp_path / "a.sig", example())
     content = (tmp_path / "a.sig").read_bytes()
     _, _, length = PREFIX.unpack(content[: PREFIX.size])
@@ -80,8 +79,9 @@ REFUSED = {
     "too long": (lambda p: forged(p, honest_header(), basis_bytes() + b"more"), "cut short or damaged"),
     "NaN": (lambda p: forged(p, honest_header(), basis_bytes(np.full((12, 3), np.nan))), "NaN"),
     "not orthonormal": (lambda p: forged(p, honest_header(), basis_bytes(np.ones((12, 3)))), "not orthonormal"),
+    "more directions than its rank": (lambda p: forged(p, {**honest_header(), "rank": 2}, basis_bytes()), "at rank 2"),
     "no samples": (lambda p: forged(p, {**honest_header(), "samples": 0}, basis_bytes()), "samples"),
-    "unsaid preparation": (lambda p: forged(p, {**honest_header(), "preprocess": 3}, basis_bytes()), "prepared"),
+    "no preprocessing": (lambda p: forged(p, {**honest_header(), "preprocess": 3}, basis_bytes()), "prepared"),
     "split-half angles not a table": (
         lambda p: forged(p, {**honest_header(), "self_angles": 1}, basis_bytes()),
         "split-half angles",

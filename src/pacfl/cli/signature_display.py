@@ -1,63 +1,116 @@
 """Signatures and federations in words and tables."""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from pacfl.cli.console import out
-from pacfl.signatures import federation as federations
-from pacfl.signatures.federation import Federation
-from pacfl.signatures.sigfile import SignatureFile
+from pacfl.cli.console import err, out
+from pacfl.signatures import Federation, Joined, SignatureFile
+
+FEWEST_SHOWN: Final = 20  # steps: shorter work needs no progress bar
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress bars on stderr, one for each kind of work that reports its steps."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def advance(what: str, step: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total, visible=total >= FEWEST_SHOWN)
+            progress.advance(tasks[what], step)
+
+        yield advance
 
 
 def print_federation(federation: Federation, folder: Path | None, as_json: bool) -> None:
-    """Who is with whom, how far from the others, and why one may think so."""
+    """The clusters, how far apart they are, and the evidence for them."""
     if as_json:
         print(json.dumps(federation.summary()))
         return
-    clustering = federation.clustering
-    scale = clustering.reference_scale
-    table = Table(title=f"{len(federation.clusters())} clusters of {len(federation.names)} clients")
-    for heading in ("cluster", "clients", "angle inside", "to the nearest other", "who"):
-        table.add_column(heading, justify="left" if heading == "who" else "right")
-    rows = zip(federation.clusters(), federations.widths(federation), strict=True)
-    for k, (names, (inside, outside)) in enumerate(rows):
-        who = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    clusters, clustering = federation.clusters(), federation.clustering
+    table = Table(title=f"{count(len(clusters), 'cluster')} of {count(len(federation.names), 'client')}")
+    for heading in ("cluster", "clients", "angle inside", "to the nearest other", "names"):
+        table.add_column(heading, justify="left" if heading == "names" else "right")
+    for k, (names, (inside, outside)) in enumerate(zip(clusters, federation.mean_angles(), strict=True)):
+        listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         outer = "-" if outside is None else f"{outside:.2f}°"
-        table.add_row(str(k), str(len(names)), f"{inside:.2f}°", outer, escape(who))
+        table.add_row(str(k), str(len(names)), f"{inside:.2f}°", outer, escape(listed))
     out.print(table)
+    scale = clustering.reference_scale
     out.print(
         f"Threshold {clustering.threshold:.4g}° on {clustering.measure} angles, {clustering.linkage} linkage"
         + ("" if scale is None else f"; noise of a typical client {scale:.3g}°"),
         highlight=False,
     )
-    out.print(clustering.evidence["reasons"], highlight=False)
+    reasons, because = clustering.evidence["reasons"], clustering.evidence.get("not_guaranteed_because")
+    out.print(reasons, highlight=False)
+    if because and because.lower() not in reasons.lower():
+        out.print(f"Not guaranteed: {because}", highlight=False)
     if folder is not None:
-        out.print(f"Kept in {escape(str(folder))}", highlight=False)
+        out.print(f"Stored in {escape(str(folder))}", highlight=False)
 
 
-def print_contents(signature: SignatureFile, title: str) -> None:
-    """All that a signature file says."""
+def print_joined(joined: Joined, folder: Path, as_json: bool) -> None:
+    """The newcomers' clusters."""
+    if as_json:
+        print(json.dumps(joined.summary()))
+        return
+    for name, cluster in joined.placed.items():
+        does = "opens" if cluster in joined.opened else "joins"
+        out.print(f"{escape(name)} {does} cluster {cluster}", highlight=False)
+    for suggestion in joined.suggestions:
+        (a, b), name = suggestion.clusters, list(joined.placed)[suggestion.newcomer]
+        out.print(f"suggestion: {escape(name)} is close to clusters {a} and {b}; merge them?", highlight=False)
+    clusters, names = joined.federation.clusters(), joined.federation.names
+    stored = f"stored in {escape(str(folder))}"
+    out.print(f"{count(len(names), 'client')} in {count(len(clusters), 'cluster')}, {stored}", highlight=False)
+
+
+def print_signature(signature: SignatureFile, title: str) -> None:
+    """Everything that is in a signature file."""
     contents = signature.contents()
-    own = contents.pop("self_angles")
+    split_half_angles = contents.pop("self_angles")
     privacy = contents.pop("privacy")
     if privacy is not None:
-        contents["samples"] = "not told"
+        contents["samples"] = "not disclosed"
         contents |= {"private": f"epsilon {privacy['epsilon']:g}, delta {privacy['delta']:g} for each sample"}
         contents["reduced by"] = privacy["reduction"]
     table = Table(title=escape(title), show_header=False)
     table.add_row("basis", f"{contents.pop('features')} features by {contents.pop('directions')} directions, float32")
     for key, value in contents.items():
         table.add_row(key.replace("_", " "), escape(str(value)))
-    for measure, angles in own.items():
-        floor = (
-            f"{np.sqrt(np.mean(np.square(angles))):.3g}° over {len(angles)} comparisons"
-            if angles
-            else "none: too few samples"
-        )
-        table.add_row(f"noise floor, {measure}", floor)
+    for measure, angles in split_half_angles.items():
+        scale = "none: too few samples"
+        if angles:
+            scale = f"{np.sqrt(np.mean(np.square(angles))):.3g}° over {len(angles)} comparisons"
+        table.add_row(f"noise scale, {measure}", scale)
     out.print(table)
-    out.print("This is all the file says. No sample and no label is in it.", highlight=False)
+    out.print(f"This is all that is in the file. {_disclosure(signature)}", highlight=False)
+
+
+def _disclosure(signature: SignatureFile) -> str:
+    """What the file shows of the samples."""
+    if signature.samples is None:
+        return "Differential privacy hides every single sample in it."
+    if signature.samples <= signature.rank:
+        verb = "is" if signature.samples == 1 else "are"
+        return f"{count(signature.samples, 'sample')} {verb} in it: the basis spans what it was computed from."
+    return (
+        f"The basis is computed from {signature.samples} samples and shows what they have in common; "
+        "it is not private. --epsilon hides every sample."
+    )
+
+
+def count(n: int, noun: str) -> str:
+    """1 cluster, 2 clusters."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"

@@ -1,14 +1,15 @@
-"""How data are read and where the tree is cut, as options of the commands say it."""
+"""Options that say how data are read and where the dendrogram is cut."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from pacfl.errors import DataError
-from pacfl.signatures.federation import Federation
+from pacfl.signatures.figures import Picture
 from pacfl.signatures.reading import Preprocess, Reading
 
-Rank = Annotated[int, typer.Option(min=1, help="Directions in the signature.")]
+Rank = Annotated[int | None, typer.Option(min=1, help="Directions in the signature. [default: 3]", show_default=False)]
 PerClass = Annotated[
     str | None,
     typer.Option(
@@ -18,34 +19,52 @@ PerClass = Annotated[
     ),
 ]
 Prepare = Annotated[
-    Preprocess,
-    typer.Option(help="raw: as it is. normalise: mean 0 and deviation 1 per channel. unit: samples of length 1."),
+    Preprocess | None,
+    typer.Option(
+        help="raw: unchanged. normalise: mean 0 and standard deviation 1 per channel. unit: samples of length 1. "
+        "[default: raw]",
+        show_default=False,
+    ),
 ]
 ArrayName = Annotated[str | None, typer.Option("--array", help="Which array of an .npz holds the samples.")]
-Drop = Annotated[list[str] | None, typer.Option(help="A column that is no feature. May be repeated.")]
-Resize = Annotated[str | None, typer.Option(metavar="WxH", help="Bring images to this size.")]
+Drop = Annotated[list[str] | None, typer.Option(help="A column that is not a feature. May be repeated.")]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first row of a CSV names the columns. [default: it does if a cell is not a number]",
+        show_default=False,
+    ),
+]
+Resize = Annotated[str | None, typer.Option(metavar="WxH", help="Resize images to this size.")]
 Grey = Annotated[bool, typer.Option("--grey", help="Read images without colour.")]
+Pictures = Annotated[
+    Picture | None, typer.Option(help="Format of the pictures in the folder. [default: svg]", show_default=False)
+]
 
 
 def reading(
     array: str | None,
     per_class: str | None,
-    drop: list[str] | None,
+    drop: Sequence[str] | None,
+    header: bool | None,
     resize: str | None,
     grey: bool,
-    preprocess: Preprocess,
-) -> Reading:
-    """From what was given."""
-    return Reading(array, per_class, tuple(drop or ()), _size(resize), grey, preprocess)
-
-
-def reading_as(federation: Federation, array: str | None, drop: list[str] | None) -> Reading:
-    """How newcomers' data are read: as the federation's were, as far as that is told."""
-    if federation.how["per_class"]:
-        return Reading(array=array, drop=tuple(drop or ()))
-    *steps, preprocess = federation.how["preprocess"].split(", ")
-    resize = next((step.removeprefix("resize ") for step in steps if step.startswith("resize ")), None)
-    return Reading(array, None, tuple(drop or ()), _size(resize), "grey" in steps, preprocess)
+    preprocess: Preprocess | None,
+) -> Reading | None:
+    """The reading that the options describe; None if none was given."""
+    given = (array, per_class, drop, header, resize, grey or None, preprocess)
+    if all(value is None for value in given):
+        return None
+    return Reading(
+        array,
+        per_class,
+        tuple(drop or ()),
+        header,
+        None if resize is None else _size(resize),
+        grey,
+        preprocess or "raw",
+    )
 
 
 def degrees_of(text: str) -> float | None:
@@ -61,9 +80,7 @@ def degrees_of(text: str) -> float | None:
     return degrees
 
 
-def _size(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
+def _size(text: str) -> tuple[int, int]:
     width, cross, height = text.lower().partition("x")
     if not (cross and width.isdecimal() and height.isdecimal() and int(width) and int(height)):
         raise DataError(f"--resize must be WIDTHxHEIGHT such as 32x32, got {text!r}")

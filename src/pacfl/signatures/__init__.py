@@ -1,1 +1,21 @@
-"""Who is alike? Signature files, the data they are made from, and the folder in which a federation is kept."""
+"""Signature files: how clients' data are signed, compared, clustered and stored.
+
+`sign_file` writes one client's signature, `cluster_files` finds the clusters of many, `join_files` adds newcomers.
+"""
+
+from pacfl.signatures.commands import FewSamplesWarning, cluster_files, join_files, sign_file
+from pacfl.signatures.federation import Federation, Joined
+from pacfl.signatures.reading import Reading
+from pacfl.signatures.sigfile import SignatureFile, SignatureSettings
+
+__all__ = [
+    "Federation",
+    "FewSamplesWarning",
+    "Joined",
+    "Reading",
+    "SignatureFile",
+    "SignatureSettings",
+    "cluster_files",
+    "join_files",
+    "sign_file",
+]

@@ -1,33 +1,47 @@
-"""A federation of named clients in clusters: made, extended, kept in a folder."""
+"""A federation of named clients in clusters: created, extended by newcomers, stored in a folder."""
 
 import json
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import squareform
 
 from pacfl.errors import DataError
 from pacfl.files import replaced, write_atomically
-from pacfl.signatures.sigfile import SignatureFile
-from pacfl.subspace import LINKAGES, MEASURES, Clustering, Measure, MergeSuggestion, assign_newcomers
+from pacfl.npz import archive_shapes
+from pacfl.signatures import figures
+from pacfl.signatures.sigfile import SignatureFile, SignatureSettings
+from pacfl.subspace import LINKAGES, MEASURES, Clustering, Linkage, Measure, MergeSuggestion, assign_newcomers
+from pacfl.subspace import cluster as cluster_proximity
+from pacfl.subspace import proximity as proximity_of
 from pacfl.subspace.hierarchy import check_proximity
 from pacfl.subspace.proximity import stack
 
-Array = NDArray[np.float64]
-FORMAT: Final = 1
+FORMAT: Final = 2
 STATE: Final = "proximity.npz"
 SUMMARY: Final = "clusters.json"
+FILES: Final = (STATE, SUMMARY, *figures.FILES, ".lock")  # the last one is made by locked()
+NORMALISED: Final = (
+    "with --preprocess normalise the halves that measure a client's noise are not normalised again, "
+    "which makes the noise scale too small"
+)
+
+Clients = Mapping[str, SignatureFile]
+Progress = Callable[[str, int, int], object]  # what is going on, steps done since the last call, steps in all
 
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Who is in, and how they are grouped."""
+    """Named clients, their signatures, and their clusters."""
 
     names: tuple[str, ...]
     bases: tuple[NDArray[np.float32], ...]
-    how: dict[str, Any]  # preprocess, per_class, rank, protection: newcomers must be made the same way
+    settings: SignatureSettings  # of all signatures, newcomers' too
     clustering: Clustering
 
     def clusters(self) -> list[list[str]]:
@@ -35,92 +49,170 @@ class Federation:
         labels = self.clustering.labels
         return [[self.names[i] for i in np.flatnonzero(labels == k)] for k in range(int(labels.max()) + 1)]
 
+    def unit(self) -> str:
+        """The unit of the threshold."""
+        adjusted = self.clustering.reference_scale is not None
+        return "degrees, adjusted to the noise of a typical client" if adjusted else "degrees"
+
     def summary(self) -> dict[str, Any]:
-        """What clusters.json says."""
+        """The contents of clusters.json."""
         return {
             "format": FORMAT,
             "threshold": self.clustering.threshold,
-            "unit": threshold_unit(self.clustering),
+            "unit": self.unit(),
             "measure": self.clustering.measure,
             "linkage": self.clustering.linkage,
             "evidence": self.clustering.evidence,
             "clusters": self.clusters(),
         }
 
+    def mean_angles(self) -> list[tuple[float, float | None]]:
+        """For every cluster: the mean angle inside it, and to the nearest other cluster, in degrees."""
+        labels, proximity = self.clustering.labels, self.clustering.proximity
+        members = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
+        rows = []
+        for c, own in enumerate(members):
+            pairs = len(own) * (len(own) - 1)
+            inside = float(proximity[np.ix_(own, own)].sum() / pairs) if pairs else 0.0
+            others = [float(proximity[np.ix_(own, m)].mean()) for d, m in enumerate(members) if d != c]
+            rows.append((inside, min(others) if others else None))
+        return rows
 
-def threshold_unit(clustering: Clustering) -> str:
-    """What the threshold's degrees are degrees of."""
-    return "degrees" if clustering.reference_scale is None else "degrees, adjusted to the noise of a typical client"
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """A federation after newcomers joined it."""
+
+    federation: Federation
+    placed: dict[str, int]  # the newcomers' clusters
+    opened: list[int]  # clusters that did not exist before
+    suggestions: tuple[MergeSuggestion, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """What `pacfl join --json` prints."""
+        names = list(self.placed)
+        bridges = [
+            {"client": names[s.newcomer], "clusters": s.clusters, "distances": s.distances} for s in self.suggestions
+        ]
+        return {"placed": self.placed, "opened": self.opened, "bridges": bridges, **self.federation.summary()}
 
 
-def found(clients: dict[str, SignatureFile], clustering: Clustering) -> Federation:
-    """A federation of named clients, grouped in the same order."""
-    first = next(iter(clients.values()))
-    return Federation(
-        names=tuple(clients),
-        bases=tuple(client.basis for client in clients.values()),
-        how={
-            "preprocess": first.preprocess,
-            "per_class": first.per_class,
-            "rank": first.rank,
-            "protection": first.protection,
-        },
+def federate(
+    clients: Clients,
+    measure: Measure | None = None,
+    linkage: Linkage = "average",
+    threshold: float | None = None,
+    clusters: int | None = None,
+    on_progress: Progress = lambda *_: None,
+) -> Federation:
+    """The federation of named clients, clustered at a threshold, into some clusters, or automatically.
+
+    Without a measure: `smallest`, except in spaces so small that any two signatures share a direction, there `sum`.
+    """
+    settings = check_comparable({name: client.settings for name, client in clients.items()})
+    bases = tuple(client.basis for client in clients.values())
+    if measure is None:
+        measure = "sum" if 2 * max(basis.shape[1] for basis in bases) > settings.features else "smallest"
+    proximity = proximity_of(bases, measure, on_rows=lambda rows: on_progress("comparing", rows, len(bases)))
+    caveats = [NORMALISED] if settings.preprocess.endswith("normalise") else []
+    angles = [client.split_half_angles.get(measure, np.empty(0)) for client in clients.values()]
+    clustering = cluster_proximity(
+        proximity, angles, measure, linkage, threshold, clusters, signatures=bases, caveats=caveats
+    )
+    return Federation(tuple(clients), bases, settings, clustering)
+
+
+def join(federation: Federation, newcomers: Clients) -> Joined:
+    """The federation with newcomers in their clusters, and the merges they suggest. No other client moves."""
+    members = [name for name in newcomers if name in federation.names]
+    if members:
+        raise DataError(f"{', '.join(members)}: already in the federation; nothing was changed")
+    check_comparable({"the federation": federation.settings, **{n: c.settings for n, c in newcomers.items()}})
+    old, bases = federation.clustering, tuple(client.basis for client in newcomers.values())
+    angles = [client.split_half_angles.get(old.measure, np.empty(0)) for client in newcomers.values()]
+    try:
+        clustering, suggestions = assign_newcomers(old, federation.bases, bases, angles)
+    except ValueError as error:
+        raise DataError(f"newcomers cannot be placed: {error}; cluster all clients again instead") from None
+    labels = clustering.labels[len(old.labels) :].tolist()
+    after = replace(
+        federation,
+        names=(*federation.names, *newcomers),
+        bases=(*federation.bases, *bases),
         clustering=clustering,
     )
+    opened = sorted({k for k in labels if k > int(old.labels.max())})
+    return Joined(after, dict(zip(newcomers, labels, strict=True)), opened, suggestions)
 
 
-def own_angles(clients: dict[str, SignatureFile], measure: Measure) -> list[Array]:
-    """What each client measured against itself."""
-    return [client.split_half_angles.get(measure, np.empty(0)) for client in clients.values()]
+def check_comparable(made: Mapping[str, SignatureSettings]) -> SignatureSettings:
+    """The settings that all signatures share; where they differ, an error that names who and how."""
+    for key in ("protection", "features", "preprocess", "per_class", "rank"):
+        names: dict[object, list[str]] = {}
+        for name, settings in made.items():
+            names.setdefault(getattr(settings, key), []).append(name)
+        if len(names) > 1:
+            kinds = "; ".join(f"{value}: {_listed(who)}" for value, who in names.items())
+            raise DataError(
+                f"signatures must be made with the same settings, these differ in {_WORDS.get(key, key)}: {kinds}. "
+                "Angles between them mean nothing; sign again with the same options"
+            )
+    return next(iter(made.values()))
 
 
-def joined(
-    federation: Federation, newcomers: dict[str, SignatureFile]
-) -> tuple[Federation, tuple[MergeSuggestion, ...]]:
-    """The federation with newcomers placed, and bridges between old clusters that they make. Nobody else moves."""
-    known = [name for name in newcomers if name in federation.names]
-    if known:
-        raise DataError(f"{', '.join(known)}: already in the federation; nothing was changed")
-    bases = tuple(client.basis for client in newcomers.values())
-    if federation.bases[0].shape[0] != bases[0].shape[0]:
+_WORDS: Final = {"protection": "privacy", "preprocess": "preprocessing", "per_class": "per-class decomposition"}
+
+
+def check_output(folder: Path, force: bool = False) -> None:
+    """Refuse a folder that cannot be written to, or where something would be lost."""
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder}: is a file; name a folder")
+    place = next((p for p in (folder, *folder.parents) if p.exists()), folder)
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise DataError(f"{folder}: cannot be written, {place} does not permit it; name another folder")
+    names = {p.name for p in folder.iterdir()} if folder.exists() else set()
+    foreign = sorted(name for name in names if name not in FILES and not _is_unfinished(name))
+    if foreign:
+        raise DataError(f"{folder}: holds other files ({', '.join(foreign[:3])}); name a new folder")
+    if STATE in names and not force:
         raise DataError(
-            f"the federation has {federation.bases[0].shape[0]} features, the newcomers {bases[0].shape[0]}; "
-            "sign data of the same shape"
+            f"{folder}: holds a federation; add clients to it with 'pacfl join', name a new folder, "
+            "or replace it with --force"
         )
-    own = own_angles(newcomers, federation.clustering.measure)
-    clustering, bridges = assign_newcomers(federation.clustering, federation.bases, bases, own)
-    names, all_bases = (*federation.names, *newcomers), (*federation.bases, *bases)
-    return replace(federation, names=names, bases=all_bases, clustering=clustering), bridges
 
 
-def save(federation: Federation, folder: Path) -> None:
-    """Write the folder. proximity.npz holds everything and is replaced in one step; clusters.json is told from it."""
+def save(federation: Federation, folder: Path, pictures: figures.Picture | None = None) -> None:
+    """Write the folder. proximity.npz holds everything and is replaced in one step; the rest is derived from it."""
+    clustering = federation.clustering
     rank = max(basis.shape[1] for basis in federation.bases)
-    bases = np.zeros((len(federation.bases), federation.bases[0].shape[0], rank), dtype=np.float32)
+    bases = np.zeros((len(federation.bases), federation.settings.features, rank), dtype=np.float32)
     for padded, basis in zip(bases, federation.bases, strict=True):
         padded[:, : basis.shape[1]] = basis
-    clustering = federation.clustering
-    words = {
-        key: getattr(clustering, key) for key in ("measure", "linkage", "reference_scale", "threshold", "evidence")
-    }
-    settings = {"format": FORMAT, "how": federation.how, **words}
+    keys = ("measure", "linkage", "reference_scale", "threshold", "evidence")
+    settings = {"format": FORMAT, "signatures": asdict(federation.settings)}
     with replaced(folder / STATE) as file:
         np.savez(
             file,
             names=np.array(federation.names),
-            proximity=clustering.proximity,
+            proximity=squareform(clustering.proximity, checks=False),
             labels=clustering.labels,
             noise_scale=clustering.noise_scale,
             bases=bases,
             directions=np.array([basis.shape[1] for basis in federation.bases]),
-            settings=np.array(json.dumps(settings)),
+            settings=np.array(json.dumps(settings | {key: getattr(clustering, key) for key in keys})),
         )
     write_atomically(folder / SUMMARY, (json.dumps(federation.summary(), indent=2, allow_nan=False) + "\n").encode())
+    for path in folder.iterdir():
+        if path.name in figures.FILES or _is_unfinished(path.name):
+            path.unlink()  # pictures of what was there before, and what a killed process left
+    if pictures is not None:
+        figures.draw(federation, folder, pictures)
 
 
 def load(folder: Path) -> Federation:
-    """The federation kept in a folder."""
+    """The federation stored in a folder."""
     try:
+        archive_shapes(folder / STATE)
         with (folder / STATE).open("rb") as file, np.load(file, allow_pickle=False) as state:
             settings = json.loads(str(state["settings"]))
             if settings.pop("format") != FORMAT:
@@ -129,9 +221,12 @@ def load(folder: Path) -> Federation:
             federation = Federation(
                 names=tuple(str(name) for name in state["names"]),
                 bases=tuple(basis[:, :count] for basis, count in zip(bases, counts, strict=True)),
-                how=settings.pop("how"),
+                settings=SignatureSettings(**settings.pop("signatures")),
                 clustering=Clustering(
-                    proximity=state["proximity"], noise_scale=state["noise_scale"], labels=state["labels"], **settings
+                    proximity=squareform(state["proximity"]),
+                    noise_scale=state["noise_scale"],
+                    labels=state["labels"],
+                    **settings,
                 ),
             )
             _check(federation)
@@ -147,38 +242,38 @@ def load(folder: Path) -> Federation:
 
 
 def _check(federation: Federation) -> None:
-    """Refuse a federation whose parts do not belong together, before anybody counts on it."""
-    clustering, n = federation.clustering, len(federation.names)
+    """Refuse a federation whose parts do not belong together."""
+    clustering, signed, n = federation.clustering, federation.settings, len(federation.names)
     check_proximity(clustering.proximity)
     _, ranks = stack(federation.bases)
     numbers = [clustering.threshold, *([] if clustering.reference_scale is None else [clustering.reference_scale])]
-    holds = {
-        "as many of everything as clients": len(clustering.proximity) == len(ranks) == n,
-        "names of their own": len(set(federation.names)) == n,
+    valid = {
+        "one entry for each client": len(clustering.proximity) == len(ranks) == n,
+        "distinct names": len(set(federation.names)) == n,
         "labels": clustering.labels.shape == (n,)
         and clustering.labels.dtype.kind in "ui"
         and set(clustering.labels.tolist()) == set(range(int(clustering.labels.max()) + 1)),
         "noise_scale": clustering.noise_scale.shape == (n,)
         and bool((np.isfinite(clustering.noise_scale) & (clustering.noise_scale > 0)).all()),
-        "numbers to cut by": all(isinstance(x, float) and 0 <= x < np.inf for x in numbers)
-        and clustering.reference_scale != 0,
-        "known words": clustering.measure in MEASURES and clustering.linkage in LINKAGES,
+        "threshold": all(isinstance(x, float) and 0 <= x < np.inf for x in numbers) and clustering.reference_scale != 0,
+        "measure and linkage": clustering.measure in MEASURES and clustering.linkage in LINKAGES,
         "reasons": isinstance(clustering.evidence.get("reasons"), str),
-        "how they were signed": set(federation.how) == {"preprocess", "per_class", "rank", "protection"},
+        "settings of its signatures": signed.features == len(federation.bases[0])
+        and type(signed.rank) is int
+        and signed.rank > 0
+        and isinstance(signed.per_class, bool)
+        and isinstance(signed.preprocess, str)
+        and isinstance(signed.protection, str),
     }
-    lacking = [what for what, there in holds.items() if not there]
+    lacking = [what for what, there in valid.items() if not there]
     if lacking:
-        raise ValueError(f"it has no {', '.join(lacking)}")
+        raise ValueError(f"it has no valid {', '.join(lacking)}")
 
 
-def widths(federation: Federation) -> list[tuple[float, float | None]]:
-    """For every cluster: its mean angle inside, and the mean angle to the nearest other cluster, in degrees."""
-    labels, proximity = federation.clustering.labels, federation.clustering.proximity
-    members = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
-    rows = []
-    for c, own in enumerate(members):
-        pairs = len(own) * (len(own) - 1)
-        inside = float(proximity[np.ix_(own, own)].sum() / pairs) if pairs else 0.0
-        others = [float(proximity[np.ix_(own, m)].mean()) for d, m in enumerate(members) if d != c]
-        rows.append((inside, min(others) if others else None))
-    return rows
+def _is_unfinished(name: str) -> bool:
+    """Whether a file is one of a federation's that was not finished."""
+    return name.endswith(".part") and name.startswith(tuple(f".{ours}." for ours in FILES))
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

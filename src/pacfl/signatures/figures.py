@@ -7,27 +7,33 @@ import numpy as np
 from scipy.cluster.hierarchy import dendrogram as draw_dendrogram
 from scipy.cluster.hierarchy import leaves_list
 
-from pacfl.errors import MissingLibraryError
+from pacfl.errors import library
 from pacfl.files import replaced
-from pacfl.signatures.federation import Federation, threshold_unit
 from pacfl.subspace.hierarchy import dendrogram
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pacfl.signatures.federation import Federation
+
 Picture = Literal["svg", "png"]
 PICTURES: Final[tuple[Picture, ...]] = get_args(Picture)
+FILES: Final = tuple(f"{name}.{kind}" for name in ("dendrogram", "heatmap") for kind in PICTURES)
 
 MOST_NAMES: Final = 120  # more would not be legible
 MOST_LEAVES: Final = 300  # more would not be visible
 
 
-def draw(federation: Federation, folder: Path, kind: Picture) -> list[Path]:
-    """Write dendrogram and heat map into the folder; where they are."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingLibraryError("pictures need matplotlib: pip install 'pacfl[figures]'") from None
+def check_library() -> None:
+    """Refuse to draw where matplotlib is missing."""
+    library("matplotlib.figure", "drawing pictures", "figures")
+
+
+def draw(federation: "Federation", folder: Path, kind: Picture) -> list[Path]:
+    """Write dendrogram and heat map into the folder; their paths."""
+    check_library()
+    from matplotlib.figure import Figure
+
     if len(federation.names) < 2:
         return []
     clustering = federation.clustering
@@ -49,8 +55,9 @@ def draw(federation: Federation, folder: Path, kind: Picture) -> list[Path]:
         leaf_rotation=90,
     )
     axes.axhline(clustering.threshold, color="black", linestyle="--", linewidth=0.8)
-    axes.set_ylabel(f"{clustering.measure} angle ({threshold_unit(clustering)})")
-    axes.set_title(f"{int(clustering.labels.max()) + 1} clusters at {clustering.threshold:.3g} degrees")
+    axes.set_ylabel(f"{clustering.measure} angle ({federation.unit()})")
+    n_clusters = int(clustering.labels.max()) + 1
+    axes.set_title(f"{n_clusters} cluster{'s'[: n_clusters != 1]} at {clustering.threshold:.3g} degrees")
     dendrogram_path = _save(figure, folder / f"dendrogram.{kind}", kind)
 
     order = np.lexsort([np.argsort(leaves_list(tree)), clustering.labels])

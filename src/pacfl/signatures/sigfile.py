@@ -1,8 +1,8 @@
-"""Signature files: what a party shares instead of its data.
+"""Signature files: what a client shares instead of its data.
 
     PACFLSIG | version, 2 bytes | header length, 4 bytes | header, JSON | basis, float32, by columns | SHA-256 of it all
 
-All numbers little-endian. The header describes the rest; nothing in the file is ever executed or unpickled.
+All numbers little-endian. The header describes the rest; nothing in the file is executed or unpickled.
 """
 
 import hashlib
@@ -31,8 +31,19 @@ MOST_HEADER_BYTES: Final = 1 << 16
 MOST_FEATURES: Final = 1 << 24
 MOST_DIRECTIONS: Final = 1 << 12
 MOST_BASIS_BYTES: Final = 1 << 28
-MOST_SELF_ANGLES: Final = 1024
+MOST_SPLIT_HALF_ANGLES: Final = 1024
 MOST_REDUCTION: Final = 100  # characters
+
+
+@dataclass(frozen=True)
+class SignatureSettings:
+    """How signatures were made: those that differ in any of this cannot be compared."""
+
+    features: int
+    rank: int
+    per_class: bool
+    preprocess: str
+    protection: str  # whether and how it was made private
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +51,7 @@ class SignatureFile:
     """A signature and what must be known to compare it."""
 
     basis: NDArray[np.float32]  # (features, directions), orthonormal
-    rank: int  # asked; directions may be fewer, or more if per class
+    rank: int  # as requested; directions may be fewer, or more if per class
     per_class: bool
     preprocess: str
     samples: int | None  # None where even their number is private
@@ -48,12 +59,13 @@ class SignatureFile:
     privacy: Guarantee | None = None
 
     @property
-    def protection(self) -> str:
-        """Whether and how it was made private: signatures that differ in it cannot be compared."""
-        return "not private" if self.privacy is None else f"private, reduced by {self.privacy.reduction}"
+    def settings(self) -> SignatureSettings:
+        """How it was made."""
+        protection = "not private" if self.privacy is None else f"private, reduced by {self.privacy.reduction}"
+        return SignatureSettings(len(self.basis), self.rank, self.per_class, self.preprocess, protection)
 
     def contents(self) -> dict[str, Any]:
-        """Everything the file says, but for the numbers of the basis."""
+        """Everything in the file except the numbers of the basis."""
         return {
             "features": int(self.basis.shape[0]),
             "directions": int(self.basis.shape[1]),
@@ -76,7 +88,7 @@ def write(path: Path, signature: SignatureFile) -> int:
 
 
 def read(path: Path) -> SignatureFile:
-    """Read and check a file that may come from anybody."""
+    """Read and check a file that anybody may have made."""
     try:
         with path.open("rb") as file:
             size = path.stat().st_size
@@ -104,10 +116,8 @@ def _header(prefix: bytes, following: bytes, size: int) -> dict[str, Any]:
         raise SignatureError("has a header that is not JSON; it is damaged") from None
     if not isinstance(header, dict):
         raise SignatureError("has a header that is not a table; it is damaged")
-    features, directions = (
-        _whole(header, "features", MOST_FEATURES),
-        _whole(header, "directions", MOST_DIRECTIONS),
-    )
+    features = _integer(header, "features", MOST_FEATURES)
+    directions = _integer(header, "directions", MOST_DIRECTIONS)
     if directions > features or 4 * features * directions > MOST_BASIS_BYTES:
         raise SignatureError(f"claims {directions} directions in {features} features, which no signature has")
     wanted = PREFIX.size + length + 4 * features * directions + DIGEST_BYTES
@@ -120,7 +130,7 @@ def _header(prefix: bytes, following: bytes, size: int) -> dict[str, Any]:
 def _checked(content: bytes, header: dict[str, Any]) -> SignatureFile:
     body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:
-        raise SignatureError("does not match its checksum; it was damaged or changed on the way")
+        raise SignatureError("does not match its checksum; it was damaged or changed in transfer")
     numbers = np.frombuffer(body, dtype="<f4", offset=header["offset"])
     basis = numbers.reshape(header["features"], header["directions"], order="F").astype(np.float32)
     if not np.isfinite(basis).all():
@@ -130,14 +140,17 @@ def _checked(content: bytes, header: dict[str, Any]) -> SignatureFile:
         raise SignatureError("has a basis that is not orthonormal; it was not made by 'pacfl sign'")
     if not isinstance(header.get("per_class"), bool) or not isinstance(header.get("preprocess"), str):
         raise SignatureError("does not say how its data were prepared; it is damaged")
+    rank = _integer(header, "rank", MOST_DIRECTIONS)
+    if header["directions"] > rank and not header["per_class"]:
+        raise SignatureError(f"has {header['directions']} directions at rank {rank}; it was not made by 'pacfl sign'")
     privacy = _privacy(header.get("privacy"))
     return SignatureFile(
         basis=basis,
-        rank=_whole(header, "rank", MOST_DIRECTIONS),
+        rank=rank,
         per_class=header["per_class"],
         preprocess=header["preprocess"],
-        samples=_whole(header, "samples", 1 << 48) if privacy is None else None,
-        split_half_angles=_self_angles(header.get("self_angles")),
+        samples=_integer(header, "samples", 1 << 48) if privacy is None else None,
+        split_half_angles=_split_half_angles(header.get("self_angles")),
         privacy=privacy,
     )
 
@@ -153,17 +166,17 @@ def _privacy(table: Any) -> Guarantee | None:
     try:
         check_budget(epsilon, delta)
     except ValueError as error:
-        raise SignatureError(f"has a privacy guarantee that is none: {error}") from None
+        raise SignatureError(f"has an impossible privacy guarantee: {error}") from None
     return Guarantee(epsilon, delta, reduction[:MOST_REDUCTION])
 
 
-def _self_angles(table: Any) -> SplitHalfAngles:
+def _split_half_angles(table: Any) -> SplitHalfAngles:
     if not isinstance(table, dict) or not set(table) <= set(MEASURES):
         raise SignatureError("has split-half angles that are not a table of measures; it is damaged")
     angles = {}
     for measure in MEASURES:
         listed = table.get(measure, [])
-        if not isinstance(listed, list) or len(listed) > MOST_SELF_ANGLES:
+        if not isinstance(listed, list) or len(listed) > MOST_SPLIT_HALF_ANGLES:
             raise SignatureError(f"has split-half angles for {measure} that are not a short list; it is damaged")
         if not all(isinstance(a, int | float) and not isinstance(a, bool) for a in listed):
             raise SignatureError(f"has split-half angles for {measure} that are not numbers; it is damaged")
@@ -174,8 +187,8 @@ def _self_angles(table: Any) -> SplitHalfAngles:
     return angles
 
 
-def _whole(header: dict[str, Any], key: str, most: int) -> int:
+def _integer(header: dict[str, Any], key: str, most: int) -> int:
     value = header.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise SignatureError(f"has {key} = {value!r}, a whole number from 1 to {most} was wanted; it is damaged")
+        raise SignatureError(f"has {key} = {value!r}, an integer from 1 to {most} was wanted; it is damaged")
     return value

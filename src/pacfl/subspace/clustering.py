@@ -50,10 +50,14 @@ def cluster(
     linkage: Linkage = "average",
     threshold: float | None = None,
     n_clusters: int | None = None,
+    *,
+    signatures: Signatures | None = None,  # noqa: ARG001 - for the guarantee, which looks at their shapes
+    caveats: Sequence[str] = (),
 ) -> Clustering:
     """Cluster at a threshold in degrees, into a number of clusters, or, without either, at the automatic threshold.
 
     proximity (n, n) in degrees by the measure, split_half_angles n × (splits,) by the same measure.
+    caveats: reasons known to the caller why the error rate is not guaranteed.
     """
     if threshold is not None and n_clusters is not None:
         raise ValueError("either a threshold or a number of clusters may be given, not both")
@@ -71,6 +75,7 @@ def cluster(
         choice = choose_threshold(proximity, split_half_angles, linkage)
         labels, threshold = choice.labels, choice.threshold
         evidence = json.loads(json.dumps(asdict(choice.evidence)))
+        evidence |= {"guaranteed": not caveats, "not_guaranteed_because": "; ".join(caveats) or None}
     return Clustering(measure, linkage, proximity, noise, reference, float(threshold), labels, evidence)
 
 

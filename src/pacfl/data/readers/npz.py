@@ -1,17 +1,15 @@
 """Any data set in one .npz file with x_train, y_train, x_test and y_test."""
 
-import math
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.lib import format as npy
 
 from pacfl.data.dataset import Dataset, from_arrays
-from pacfl.data.readers.search import Search, check_declared, reading, search
+from pacfl.data.readers.search import Search, reading, search
 from pacfl.errors import DataError
+from pacfl.npz import archive_shapes
 
 ARRAYS: Final = ("x_train", "y_train", "x_test", "y_test")
 
@@ -41,21 +39,12 @@ def read(name: str, paths: Sequence[Path], n_classes: int | None = None) -> Data
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Shapes of the four arrays as their headers declare them, once they are found possible."""
-    shapes = {}
-    with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
-        names = set(archive.namelist())
-        lacking = [array for array in ARRAYS if f"{array}.npy" not in names]
-        if lacking:
-            raise DataError(f"{path}: lacks {', '.join(lacking)}; wanted the arrays {', '.join(ARRAYS)}")
-        for array in ARRAYS:
-            member = archive.getinfo(f"{array}.npy")
-            with archive.open(member) as file:
-                version = npy.read_magic(file)
-                header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-                shape, _, dtype = header(file)
-            if not shape:
-                raise DataError(f"{path}: {array} is a single number; wanted one entry for each sample")
-            check_declared(path, math.prod(shape) * dtype.itemsize, stored=member.file_size, compressed=False)
-            check_declared(path, member.file_size, stored=max(member.compress_size, 1))
-            shapes[array] = shape
+    with reading(path, ".npz"):
+        shapes = archive_shapes(path, ARRAYS)
+    lacking = [array for array in ARRAYS if array not in shapes]
+    if lacking:
+        raise DataError(f"{path}: lacks {', '.join(lacking)}; wanted the arrays {', '.join(ARRAYS)}")
+    single = [array for array, shape in shapes.items() if not shape]
+    if single:
+        raise DataError(f"{path}: {', '.join(single)} is a single number; wanted one entry for each sample")
     return shapes

@@ -4,17 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, Labels
 from pacfl.errors import DataError
-
-# Deflate, the compression of gzip, zip and MATLAB files, cannot shrink anything by more than this factor: what a header
-# declares beyond it is not in the file.
-MOST_SHRUNK: Final = 1032
+from pacfl.npz import MOST_SHRUNK
 
 
 @dataclass(frozen=True)

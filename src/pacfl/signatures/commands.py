@@ -1,0 +1,196 @@
+"""What `pacfl sign`, `pacfl cluster` and `pacfl join` do. The command line only parses and prints."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from pacfl.errors import DataError
+from pacfl.files import locked
+from pacfl.privacy import private_signature
+from pacfl.signatures import figures, sigfile
+from pacfl.signatures.federation import Federation, Joined, Progress, check_output, federate, join, load, save
+from pacfl.signatures.reading import Array, Reading, read
+from pacfl.signatures.sigfile import SignatureFile
+from pacfl.subspace import Linkage, Measure, RankWarning, signature, split_half_angles
+
+SUFFIX: Final = ".sig"
+RANK: Final = 3  # directions in a signature, unless another number is asked for
+DELTA: Final = 1e-5
+ENOUGH_SAMPLES: Final = 10  # per direction: with fewer, directions resemble single samples
+
+
+class FewSamplesWarning(UserWarning):
+    """A signature of so few samples that it may show parts of them."""
+
+
+def sign_file(
+    path: Path,
+    output: Path,
+    *,
+    rank: int = RANK,
+    reading: Reading | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+) -> SignatureFile:
+    """Write the signature of one client's data, with differential privacy for each of its samples if epsilon is given.
+
+    Without epsilon, data of at most `rank` samples are refused: they would span the signature themselves.
+    """
+    if output.suffix != SUFFIX:
+        raise DataError(f"{output}: a signature file is named NAME.sig, and NAME is the client's name for others")
+    if epsilon is None and delta is not None:
+        raise DataError("--delta belongs to a guarantee of privacy; give --epsilon too")
+    how = reading or Reading()
+    if epsilon is None:
+        x, labels = read(path, how)
+        signed = _sign(path, x, labels, rank, how)
+        _check_enough_samples(path, labels, len(x), rank)
+    else:
+        signed = _sign_privately(path, rank, how, epsilon, DELTA if delta is None else delta)
+    sigfile.write(output, signed)
+    return signed
+
+
+def cluster_files(
+    paths: Sequence[Path],
+    *,
+    rank: int | None = None,
+    reading: Reading | None = None,
+    measure: Measure | None = None,
+    linkage: Linkage = "average",
+    threshold: float | None = None,
+    clusters: int | None = None,
+    output: Path | None = None,
+    force: bool = False,
+    pictures: figures.Picture | None = None,
+    on_progress: Progress = lambda *_: None,
+) -> Federation:
+    """The federation of the clients in signature or data files, one file each; stored in the folder `output`.
+
+    rank, reading: for data files, which are signed on the way. force: replace a federation in the folder.
+    """
+    if threshold is not None and clusters is not None:
+        raise DataError("give either --threshold or --clusters, not both")
+    if clusters is not None and clusters > len(paths):
+        raise DataError(f"--clusters {clusters} is more than there are clients, {len(paths)}")
+    if output is None and (force or pictures):
+        raise DataError("--force and --pictures apply to a folder; name one with --output")
+    if output is not None:
+        check_output(output, force)
+    clients = _open_clients(paths, rank, reading, on_progress)
+    federation = federate(clients, measure, linkage, threshold, clusters, on_progress)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        with locked(output):
+            check_output(output, force)  # again: another process may have written to it
+            save(federation, output, pictures)
+    return federation
+
+
+def join_files(
+    folder: Path,
+    paths: Sequence[Path],
+    *,
+    array: str | None = None,
+    drop: Sequence[str] = (),
+    header: bool | None = None,
+    pictures: figures.Picture | None = None,
+    on_progress: Progress = lambda *_: None,
+) -> Joined:
+    """The federation in a folder with newcomers in it, written back. Two processes at once wait for each other.
+
+    array, drop, header: how newcomers' data files are read; the rest is as for the federation.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder; make one with 'pacfl cluster ... -o {folder}'")
+    given = array is not None or bool(drop) or header is not None
+    with locked(folder):
+        federation = load(folder)
+        settings = federation.settings
+        rank, how = None, None
+        if given or any(path.suffix != SUFFIX for path in paths):
+            if settings.per_class:
+                raise DataError("the federation's signatures are per class; sign newcomers with --per-class first")
+            rank, how = settings.rank, Reading.from_identity(settings.preprocess, array, tuple(drop), header)
+        joined = join(federation, _open_clients(paths, rank, how, on_progress))
+        save(joined.federation, folder, pictures)
+    return joined
+
+
+def _open_clients(
+    paths: Sequence[Path], rank: int | None, reading: Reading | None, on_progress: Progress
+) -> dict[str, SignatureFile]:
+    """Signatures by the clients' names, which are the stems of their files."""
+    if all(path.suffix == SUFFIX for path in paths) and (rank is not None or reading is not None):
+        raise DataError(
+            "signature files are compared as they were made; --rank and the options for reading apply to data files "
+            "only, leave them out"
+        )
+    names = [path.stem if path.is_file() else path.name for path in paths]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"clients are named by their files, and {', '.join(twice)} occurs twice; rename a file")
+    clients = {}
+    rank, how = rank or RANK, reading or Reading()
+    for name, path in zip(names, paths, strict=True):
+        clients[name] = sigfile.read(path) if path.suffix == SUFFIX else _sign(path, *read(path, how), rank, how)
+        on_progress("reading", 1, len(paths))
+    return clients
+
+
+def _sign(path: Path, x: Array, labels: Array | None, rank: int, how: Reading) -> SignatureFile:
+    with _named(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RankWarning)  # the file has the number of directions
+        basis = signature(x, rank, labels).astype(np.float32)
+        angles = split_half_angles(x, rank, labels)
+        return SignatureFile(basis, rank, labels is not None, how.identity(), len(x), angles)
+
+
+def _sign_privately(path: Path, rank: int, how: Reading, epsilon: float, delta: float) -> SignatureFile:
+    if how.preprocess == "normalise":
+        raise DataError(
+            f"{path}: normalising takes mean and standard deviation of all samples, which would not be private; "
+            "use --preprocess raw or unit with --epsilon"
+        )
+    if how.per_class is not None:
+        raise DataError(f"{path}: a signature per class shows the number of classes; leave it out with --epsilon")
+    with _named(path):
+        made = private_signature(read(path, how)[0], rank, epsilon, delta)
+    basis = made.basis.astype(np.float32)
+    return SignatureFile(basis, rank, False, how.identity(), None, made.split_half_angles, made.guarantee)
+
+
+def _check_enough_samples(path: Path, labels: Array | None, n: int, rank: int) -> None:
+    """Refuse samples that the signature would span, and warn of few. Per class, the smallest class counts."""
+    what, fewest = "the data have", n
+    if labels is not None:
+        names, counts = np.unique(labels, return_counts=True)
+        what, fewest = f"class {names[counts.argmin()]} has", int(counts.min())
+    has = f"{path}: {what} {fewest} sample{'' if fewest == 1 else 's'} at rank {rank}"
+    remedy = "sign more samples, lower --rank, or hide every sample with --epsilon"
+    if fewest <= rank:
+        raise DataError(
+            f"{has}: the signature would span the samples themselves, and whoever gets it could tell "
+            f"exactly whether a sample is among them; {remedy}"
+        )
+    if fewest < ENOUGH_SAMPLES * rank:
+        warnings.warn(
+            f"{has}, fewer than {ENOUGH_SAMPLES} per direction: directions may resemble single samples; {remedy}",
+            FewSamplesWarning,
+            stacklevel=3,
+        )
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors of the mathematics name the file."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path}: {error}") from None
