@@ -10,21 +10,7 @@ from numpy.typing import NDArray
 from pacfl.errors import DivergedError
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.randomness import batch_order, count_steps, stream
-from pacfl.settings import NonNegative, NonNegativeInt, Positive, PositiveInt, ShareBelowOne, check
-
-
-@dataclass(frozen=True)
-class LocalTraining:
-    """How a client trains."""
-
-    epochs: NonNegativeInt = 5
-    batch_size: PositiveInt = 10
-    lr: Positive = 0.01
-    momentum: ShareBelowOne = 0.5
-    weight_decay: NonNegative = 0.0
-
-    def __post_init__(self) -> None:
-        check(self)
+from pacfl.learning.settings import LocalTraining as LocalTraining
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,18 +1,16 @@
 """Which engine trains a model: the native one wherever it can and agrees with the eager one."""
 
 import logging
-from typing import Final, Literal, get_args
 
 import numpy as np
 
 from pacfl.errors import ModelError
-from pacfl.learning.client_context import Engine, LocalTraining, Samples
+from pacfl.learning.client_context import Engine, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model
 from pacfl.learning.randomness import stream
-
-EngineName = Literal["auto", "native", "eager"]
-ENGINES: Final[tuple[str, ...]] = get_args(EngineName)
+from pacfl.learning.settings import ENGINES as ENGINES
+from pacfl.learning.settings import LocalTraining
 
 log = logging.getLogger("pacfl")
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from pacfl.errors import ModelError
+
+if TYPE_CHECKING:  # algorithms and settings use these classes where torch is not installed
+    from torch import nn
 
 Vector = NDArray[np.float32]  # (d,)
 
@@ -19,13 +19,13 @@ Vector = NDArray[np.float32]  # (d,)
 class Model:
     """The architecture, its starting point, and where each layer lies in the vector."""
 
-    architecture: Callable[[], nn.Module]
+    architecture: Callable[[], "nn.Module"]
     seed: int
     initial: Vector
     layers: Mapping[str, slice]  # in order; normalisation belongs to the layer before it
     n_outputs: int | None = None
 
-    def build(self) -> nn.Module:
+    def build(self) -> "nn.Module":
         """The module, with whatever it draws that is not trained: the same whoever builds it."""
         return _seeded(self.architecture, self.seed)
 
@@ -40,7 +40,7 @@ class Model:
         return slice(list(self.layers.values())[-n_layers].start, len(self.initial))
 
 
-def as_model(architecture: Callable[[], nn.Module], seed: int, n_outputs: int | None = None) -> Model:
+def as_model(architecture: Callable[[], "nn.Module"], seed: int, n_outputs: int | None = None) -> Model:
     """A model from any function that builds an nn.Module; its starting point is addressed by the seed."""
     module = _seeded(architecture, seed)
     _refuse_running_statistics(module)
@@ -50,18 +50,23 @@ def as_model(architecture: Callable[[], nn.Module], seed: int, n_outputs: int | 
     return Model(architecture, seed, _vector(module), layers, n_outputs)
 
 
-def _seeded(architecture: Callable[[], nn.Module], seed: int) -> nn.Module:
+def _seeded(architecture: Callable[[], "nn.Module"], seed: int) -> "nn.Module":
+    import torch
+
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return architecture()
 
 
-def _vector(module: nn.Module) -> Vector:
+def _vector(module: "nn.Module") -> Vector:
     parts: list[NDArray[Any]] = [p.detach().cpu().numpy().ravel() for p in module.parameters()]
     return np.concatenate(parts).astype(np.float32) if parts else np.empty(0, dtype=np.float32)
 
 
-def _layers(module: nn.Module) -> dict[str, slice]:
+def _layers(module: "nn.Module") -> dict[str, slice]:
+    from torch.nn import GroupNorm, LayerNorm
+    from torch.nn.modules.batchnorm import _NormBase
+
     layers: dict[str, slice] = {}
     start = 0
     met: set[nn.Parameter] = set()  # weights that two layers share lie in the vector once, with the first of them
@@ -71,7 +76,7 @@ def _layers(module: nn.Module) -> dict[str, slice]:
         size = sum(p.numel() for p in own)
         if size == 0:
             continue
-        if isinstance(part, nn.GroupNorm | nn.LayerNorm | _NormBase) and layers:
+        if isinstance(part, GroupNorm | LayerNorm | _NormBase) and layers:
             last = next(reversed(layers))
             layers[last] = slice(layers[last].start, start + size)
         else:
@@ -80,7 +85,9 @@ def _layers(module: nn.Module) -> dict[str, slice]:
     return layers
 
 
-def _refuse_running_statistics(module: nn.Module) -> None:
+def _refuse_running_statistics(module: "nn.Module") -> None:
+    from torch.nn.modules.batchnorm import _NormBase
+
     for name, part in module.named_modules():
         if isinstance(part, _NormBase) and part.track_running_stats:
             raise ModelError(
