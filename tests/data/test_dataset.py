@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from torch import nn
 
-from pacfl.data import Dataset, from_arrays, mixture, normalised
+from pacfl import FedAvg, LocalTraining, Schedule, federate
+from pacfl.data import Dataset, Iid, from_arrays, mixture, normalised, partition
 from pacfl.errors import DataError
 
 X = np.arange(6 * 2 * 3, dtype=np.uint8).reshape(6, 2, 3)
@@ -108,10 +110,63 @@ def test_test_pixels_are_normalised_by_the_training_pixels_alone() -> None:
     assert np.allclose(normalised(changed).x_test[-1, 0, 0], wanted, atol=1e-5)
 
 
-def test_grey_images_and_features_are_normalised_as_one_channel() -> None:
-    for x in (X, X.reshape(6, 6)):
-        result = normalised(from_arrays(x, Y, x, Y)).x_train
-        assert np.allclose(result, (x - X.mean()) / X.std(), atol=1e-5)
+def test_grey_images_are_normalised_as_one_channel() -> None:
+    result = normalised(from_arrays(X, Y, X, Y)).x_train
+    assert np.allclose(result, (X - X.mean()) / X.std(), atol=1e-5)
+
+
+def table(dtype: type = np.float32) -> NDArray[np.generic]:
+    """300 rows of 4 columns, as many as need more than one block."""
+    return np.random.default_rng(3).integers(0, 200, (300, 4)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_every_column_of_a_table_has_its_own_mean_and_standard_deviation(dtype: type) -> None:
+    x, y = table(dtype), np.zeros(300, int)
+    result = normalised(from_arrays(x[:200], y[:200], x[200:], y[200:]))
+    mean, std = x[:200].astype(np.float64).mean(axis=0), x[:200].astype(np.float64).std(axis=0)
+    np.testing.assert_allclose(result.x_train, (x[:200] - mean) / std, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(result.x_test, (x[200:] - mean) / std, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1 / 1024, 65536])
+def test_the_unit_of_a_column_does_not_matter(factor: float) -> None:
+    """A power of two changes no digit of a number, so the normalised columns are equal to the bit."""
+    x, y = table(), np.zeros(300, int)
+    scaled = x * np.array([1, factor, 1, 1], dtype=np.float32)
+    one, other = (normalised(from_arrays(z[:200], y[:200], z[200:], y[200:])) for z in (x, scaled))
+    assert np.array_equal(one.x_train, other.x_train)
+    assert np.array_equal(one.x_test, other.x_test)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -1e6])
+def test_a_column_that_is_constant_in_training_becomes_0(value: float) -> None:
+    """In test rows too: a model has learnt nothing about it. 0.1 has rounding errors in its mean."""
+    x, y = table(), np.zeros(300, int)
+    x[:200, 2] = value
+    result = normalised(from_arrays(x[:200], y[:200], x[200:], y[200:]))
+    assert not result.x_train[:, 2].any()
+    assert not result.x_test[:, 2].any()
+    others = [0, 1, 3]
+    assert np.allclose(result.x_train[:, others].std(axis=0), 1, atol=1e-6)
+
+
+def test_a_column_of_a_large_unit_does_not_hide_the_others_from_a_model() -> None:
+    """The first column decides the class; the last is noise in another unit."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(240, 3)).astype(np.float32) * np.array([1, 1, 50_000], dtype=np.float32)
+    y = (x[:, 0] > 0).astype(int)
+    data = from_arrays(x[:160], y[:160], x[160:], y[160:])
+    clients = partition(data, Iid(), 4, np.random.default_rng(0))
+    plan = LocalTraining(epochs=5, lr=0.1), Schedule(rounds=5, participation=1.0)
+    *_, result = federate(data, clients, lambda: nn.Linear(3, 2), FedAvg(), *plan)
+    assert result["accuracy"]["received"]["mean"] > 0.9
+
+
+def test_a_table_of_constant_columns_cannot_be_normalised() -> None:
+    x = np.tile(np.float32([3, 0.1]), (6, 1))
+    with pytest.raises(DataError, match="do not vary"):
+        normalised(from_arrays(x, Y, x, Y))
 
 
 def test_pixels_that_do_not_vary_cannot_be_normalised() -> None:
