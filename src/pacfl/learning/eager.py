@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from pacfl.errors import ModelError
 from pacfl.learning.client_context import LocalTraining, Samples
@@ -132,12 +133,36 @@ def check_device(device: str) -> None:
 
 
 def check_outputs(module: nn.Module, samples: Samples, n_classes: int) -> None:
-    """Refuse a model that cannot tell as many classes as there are, before training starts."""
-    with torch.no_grad():
-        module.eval()
+    """Refuse a model that does not turn samples into one logit per class at least, before training starts.
+
+    One sample is sent through, in training and in evaluation: the last batch of an epoch may have no more.
+    """
+    shape = ", ".join(map(str, samples.x.shape[1:]))
+    expected = f"it must take one float32 tensor of shape (n, {shape}) and return logits of shape (n, {n_classes})"
+    x = torch.tensor(samples.x[:1])  # a copy, for the samples may be read-only
+    for training in (True, False):
         try:
-            logits = module(torch.tensor(samples.x[:1]))  # a copy, for the samples may be read-only
-        except RuntimeError as error:
-            raise ModelError(f"the model does not take samples of shape {samples.x.shape[1:]}: {error}") from None
-    if logits.ndim != 2 or logits.shape[1] < n_classes:
-        raise ModelError(f"the model has outputs of shape {tuple(logits.shape[1:])}, the data have {n_classes} classes")
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                outputs = module.train(training)(x)
+        except Exception as error:  # whatever a forward function may raise
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            raise ModelError(
+                f"the model failed on one sample of shape ({shape}): {reason}; {expected}. {_hint(module, error)}"
+            ) from error
+        if not isinstance(outputs, Tensor):
+            raise ModelError(f"the model returns a {type(outputs).__name__}; {expected}. Return the logits alone")
+        if outputs.ndim != 2 or len(outputs) != 1 or outputs.shape[1] < n_classes:
+            returned = f"a tensor of shape {tuple(outputs.shape)} for one sample"
+            raise ModelError(f"the model returns {returned}, the data have {n_classes} classes; {expected}")
+
+
+def _hint(module: nn.Module, error: Exception) -> str:
+    """What to do about a failure of the forward function, by its likely cause."""
+    layers = list(module.modules())
+    if any(isinstance(layer, nn.Embedding | nn.EmbeddingBag) for layer in layers):
+        return "Samples are normalised numbers, never token ids: embed tokens before, and give the vectors as samples"
+    if isinstance(error, TypeError):
+        return "If it has several inputs, concatenate the inputs in one array and split them in forward"
+    if isinstance(error, ValueError) and any(isinstance(layer, _BatchNorm) for layer in layers):
+        return "A batch of one sample has no batch statistics: use nn.GroupNorm(1, channels) for batch normalisation"
+    return "Change the model or the shape of the samples"

@@ -43,7 +43,7 @@ class Model:
 def as_model(architecture: Callable[[], "nn.Module"], seed: int, n_outputs: int | None = None) -> Model:
     """A model from any function that builds an nn.Module; its starting point is addressed by the seed."""
     module = _seeded(architecture, seed)
-    _refuse_running_statistics(module)
+    _check_layers(module)
     layers = _layers(module)
     if not layers:
         raise ModelError(f"the model must have weights to train, {type(module).__name__} has none")
@@ -85,12 +85,23 @@ def _layers(module: "nn.Module") -> dict[str, slice]:
     return layers
 
 
-def _refuse_running_statistics(module: "nn.Module") -> None:
-    from torch.nn.modules.batchnorm import _NormBase
+def _check_layers(module: "nn.Module") -> None:
+    """Refuse layers whose state is not all in the vector of weights."""
+    from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+    from torch.nn.parameter import UninitializedParameter
 
-    for name, part in module.named_modules():
-        if isinstance(part, _NormBase) and part.track_running_stats:
+    for name, layer in module.named_modules():
+        kind = type(layer).__name__
+        if any(isinstance(p, UninitializedParameter) for p in layer.parameters(recurse=False)):
+            raise ModelError(f"layer {name!r} ({kind}) has no size yet; use a layer that is built with its sizes")
+        if isinstance(layer, _NormBase) and layer.track_running_stats:
+            # GroupNorm of one group also normalises a batch of one sample, which batch statistics cannot
+            instead = (
+                f"GroupNorm(1, {layer.num_features})"
+                if isinstance(layer, _BatchNorm)
+                else f"{kind}({layer.num_features}, affine={layer.affine}, track_running_stats=False)"
+            )
             raise ModelError(
-                f"layer {name!r} is a {type(part).__name__}: its running statistics are not weights, and averaging "
-                "models would leave them behind; use nn.GroupNorm, or track_running_stats=False"
+                f"layer {name!r} is a {kind}: its running statistics are not weights, and averaging models would "
+                f"ignore them; use nn.{instead}"
             )
