@@ -1,7 +1,6 @@
 """Data sets, read from the files in which they are published, and divided among clients. No torch."""
 
 from pacfl.data.catalogue import Entry, catalogue
-from pacfl.data.clients import ClientData, split
 from pacfl.data.dataset import Dataset, from_arrays, normalised
 from pacfl.data.digits import digits
 from pacfl.data.download import download
@@ -20,7 +19,6 @@ __all__ = [
     "SCHEMES",
     "ByAttribute",
     "BySet",
-    "ClientData",
     "DataError",
     "Dataset",
     "DatasetSpec",
@@ -44,7 +42,6 @@ __all__ = [
     "mixture",
     "normalised",
     "partition",
-    "split",
     "subsample",
     "subset",
 ]

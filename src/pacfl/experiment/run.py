@@ -114,7 +114,7 @@ def assembled(
     """Data, model, algorithm and plan together, each checked against the others before anything is played."""
     pool = prepared(dataset, parts)
     shape = _input_shape(pool.train.x)
-    model = as_model(lambda: architecture(shape), seed, dataset.n_classes)
+    model = as_model(lambda: architecture(shape), seed)
     check_outputs(model.build(), pool.train, dataset.n_classes)
     try:
         plan = tuple(round_plans(schedule, parts.n_clients, seed))

@@ -7,7 +7,7 @@ import numpy as np
 from pacfl.errors import ModelError
 from pacfl.learning.client_context import Engine, Samples
 from pacfl.learning.eager import Eager
-from pacfl.learning.model import Model
+from pacfl.learning.model import Model, Vector
 from pacfl.learning.randomness import stream
 from pacfl.learning.settings import ENGINES as ENGINES
 from pacfl.learning.settings import LocalTraining
@@ -52,19 +52,18 @@ def _native(model: Model, shape: tuple[int, ...], eager: Eager) -> Engine:
     except ModuleNotFoundError as error:
         raise CannotServe(f"{error.name} is not installed (pip install 'pacfl[learning]')") from None
     try:
-        native = Native(read_plan(model.build(), shape))
+        plan = read_plan(model.build(), shape)
     except NotPlannable as error:
         raise CannotServe(str(error)) from None
-    _compare(native, eager, model, shape)
+    native = Native(plan)
+    _compare(native, eager, model.initial, shape, plan.n_outputs)
     return native
 
 
-def _compare(native: Engine, eager: Engine, model: Model, shape: tuple[int, ...]) -> None:
+def _compare(native: Engine, eager: Engine, w: Vector, shape: tuple[int, ...], n_outputs: int) -> None:
     """A few steps with everything that methods add, a gradient and losses, of samples drawn at random."""
     rng = stream(0, "comparison")
-    n_outputs = eager_outputs(model, shape)
     samples = Samples(rng.normal(size=(TRIED, *shape)).astype(np.float32), rng.integers(0, n_outputs, TRIED))
-    w = model.initial
     anchor, gradient_correction = (w + rng.normal(scale=0.01, size=w.shape).astype(np.float32) for _ in range(2))
     order = rng.permutation(TRIED)[None]
     learning = LocalTraining(epochs=1, batch_size=5, lr=0.01, momentum=0.9, weight_decay=0.01)
@@ -77,11 +76,3 @@ def _compare(native: Engine, eager: Engine, model: Model, shape: tuple[int, ...]
     for what, (ours, theirs) in pairs.items():
         if not np.abs(ours - theirs).max() <= AGREEMENT * np.abs(theirs).max():
             raise CannotServe(f"{what} differs from the eager engine's by {np.abs(ours - theirs).max():.2g}")
-
-
-def eager_outputs(model: Model, shape: tuple[int, ...]) -> int:
-    """How many classes a model tells."""
-    import torch
-
-    with torch.no_grad():
-        return int(model.build()(torch.zeros(1, *shape)).shape[-1])

@@ -23,7 +23,6 @@ class Model:
     seed: int
     initial: Vector
     layers: Mapping[str, slice]  # in order; normalisation belongs to the layer before it
-    n_outputs: int | None = None
 
     def build(self) -> "nn.Module":
         """The module, with whatever it draws that is not trained: the same whoever builds it."""
@@ -40,14 +39,14 @@ class Model:
         return slice(list(self.layers.values())[-n_layers].start, len(self.initial))
 
 
-def as_model(architecture: Callable[[], "nn.Module"], seed: int, n_outputs: int | None = None) -> Model:
+def as_model(architecture: Callable[[], "nn.Module"], seed: int) -> Model:
     """A model from any function that builds an nn.Module; its starting point is addressed by the seed."""
     module = _seeded(architecture, seed)
     _check_layers(module)
     layers = _layers(module)
     if not layers:
         raise ModelError(f"the model must have weights to train, {type(module).__name__} has none")
-    return Model(architecture, seed, _vector(module), layers, n_outputs)
+    return Model(architecture, seed, _vector(module), layers)
 
 
 def _seeded(architecture: Callable[[], "nn.Module"], seed: int) -> "nn.Module":

@@ -6,17 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llvmlite import binding
 from torch import nn
 
 from pacfl.learning.client_context import LocalTraining, Samples, Selected
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, Vector, as_model
-from pacfl.learning.native.compiling import assembly
+from pacfl.learning.native.compiling import optimised
 from pacfl.learning.native.engine import Native
 from pacfl.learning.native.program import write_program
 from pacfl.learning.native.reading import read_plan
-from pacfl.learning.native.target import AVX2, AVX512, SSE, Target, machine
+from pacfl.learning.native.target import Target, machine
 from pacfl.learning.nets import lenet5, logistic, mlp
+from tests.learning.native.alone import AVX2, AVX512, SSE
 
 Build = Callable[[], nn.Module]
 
@@ -115,6 +117,16 @@ def test_code_for_older_machines_trains_alike(name: str, target: Target) -> None
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
 
 
+def assembly(text: str, target: Target) -> str:
+    """The instructions of the processor."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    machine = binding.Target.from_default_triple().create_target_machine(
+        cpu=target.cpu, features=target.features, opt=3, jit=True
+    )
+    return str(machine.emit_assembly(optimised(text, machine)))
+
+
 @pytest.mark.parametrize(
     ("target", "registers"), [(SSE, "%xmm"), (AVX2, "%ymm"), (AVX512, "%zmm")], ids=["sse", "avx2", "avx512"]
 )
@@ -123,11 +135,11 @@ def test_code_for_a_target_uses_its_registers_and_no_wider_ones(target: Target, 
     if not platform.machine().endswith("64") or "arm" in platform.machine() or "aarch" in platform.machine():
         pytest.skip("these are registers of x86-64")
     text = write_program(read_plan(model("flat").build(), (13,)), target).text
-    told = assembly(text, target)
+    code = assembly(text, target)
     wider = {"%xmm": ("%ymm", "%zmm"), "%ymm": ("%zmm",), "%zmm": ()}[registers]
-    assert registers in told
-    assert not any(other in told for other in wider)
-    assert ("vfmadd" in told) == (target != SSE), "products are added in one operation where there is one"
+    assert registers in code
+    assert not any(other in code for other in wider)
+    assert ("vfmadd" in code) == (target != SSE), "products are added in one operation where there is one"
 
 
 @pytest.mark.parametrize("n", [1, 4, 5, 33, 70])

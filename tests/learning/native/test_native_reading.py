@@ -19,8 +19,8 @@ from pacfl.learning.native.plan import (
     Window,
 )
 from pacfl.learning.native.reading import NotPlannable, read_plan
-from pacfl.learning.native.target import AVX2, SSE
 from pacfl.learning.nets import NETS, lenet5
+from tests.learning.native.alone import AVX2, SSE
 
 SHAPE = (3, 20, 20)
 HALVES = Window((2, 2), (2, 2))

@@ -10,7 +10,7 @@ from llvmlite import binding
 from pacfl.learning.native import code_cache
 from pacfl.learning.native.target import Target
 
-PIPELINE = "O3, loops and vectors as written"  # names what `_optimised` does, for code that is kept
+PIPELINE = "O3, loops and vectors as written"  # names what `optimised` does, for code that is kept
 
 
 class Machine:
@@ -25,7 +25,7 @@ class Machine:
         )
         made_by = (llvmlite.__version__, str(binding.llvm_version_info), PIPELINE, machine.triple)
         key = code_cache.key(text, target.cpu, target.features, *made_by)
-        code = code_cache.kept(key, lambda: machine.emit_object(_optimised(text, machine)))
+        code = code_cache.kept(key, lambda: machine.emit_object(optimised(text, machine)))
         self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
         self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
@@ -35,17 +35,8 @@ class Machine:
         return ctypes.CFUNCTYPE(None, *arguments)(self._engine.get_function_address(name))
 
 
-def assembly(text: str, target: Target) -> str:
-    """What the processor will be told, to be read."""
-    binding.initialize_all_targets()
-    binding.initialize_all_asmprinters()
-    machine = binding.Target.from_default_triple().create_target_machine(
-        cpu=target.cpu, features=target.features, opt=3, jit=True
-    )
-    return str(machine.emit_assembly(_optimised(text, machine)))
-
-
-def _optimised(text: str, machine: Any) -> Any:
+def optimised(text: str, machine: Any) -> Any:
+    """The text as a module of LLVM, after its optimising passes."""
     module = binding.parse_assembly(text)
     module.verify()
     # Vectors are written as they should be: what is left to loops is scalar, and short

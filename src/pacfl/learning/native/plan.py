@@ -134,7 +134,6 @@ class Dense:
 
 
 OnMaps: TypeAlias = Convolve | MaxPool | AvgPool | Rectify
-Stage: TypeAlias = OnMaps | Dense
 
 
 @dataclass(frozen=True)

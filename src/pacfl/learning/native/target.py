@@ -20,13 +20,9 @@ class Target:
         return -(-n // self.lanes) * self.lanes
 
 
+@cache
 def machine() -> Target:
     """The machine that this runs on."""
-    return _machine()
-
-
-@cache
-def _machine() -> Target:
     has = binding.get_host_cpu_features()
     features = has.flatten()
     cpu = binding.get_host_cpu_name()
@@ -37,9 +33,3 @@ def _machine() -> Target:
     if has.get("neon"):
         return Target(cpu, features, lanes=4, registers=32)
     return Target(cpu, features, lanes=4, registers=16)
-
-
-# Code that every 64-bit processor of the kind can run, whatever more it can do; tests force these
-AVX2 = Target("haswell", "", lanes=8, registers=16)
-SSE = Target("x86-64", "", lanes=4, registers=16)
-AVX512 = Target("skylake-avx512", "", lanes=16, registers=32)
