@@ -10,7 +10,7 @@ from pacfl.data.mixture import mixture
 from pacfl.data.partition import SCHEMES, Partition, build_scheme, partition
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme
 from pacfl.data.specs import DATASETS, MIX4, DatasetSpec, Remote
-from pacfl.data.subset import held_out, subsample, subset
+from pacfl.data.subset import subsample, subset, validation_split
 from pacfl.errors import DataError
 
 __all__ = [
@@ -37,11 +37,11 @@ __all__ = [
     "digits",
     "download",
     "from_arrays",
-    "held_out",
     "load",
     "mixture",
     "normalised",
     "partition",
     "subsample",
     "subset",
+    "validation_split",
 ]

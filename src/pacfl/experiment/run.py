@@ -13,7 +13,7 @@ import numpy as np
 from torch import nn
 
 from pacfl import algorithms
-from pacfl.data import Dataset, Partition, build_scheme, held_out, load, normalised, partition, subsample
+from pacfl.data import Dataset, Partition, build_scheme, load, normalised, partition, subsample, validation_split
 from pacfl.data import data_folder as place_of_data
 from pacfl.errors import ConfigError, StoreError
 from pacfl.experiment import description, summary
@@ -140,7 +140,7 @@ def divided(run: Run, data_folder: Path | None = None) -> tuple[Dataset, Partiti
         dataset = subsample(dataset, run.data.samples, stream(run.seed, "subsample"))
     parts = partition(dataset, build_scheme(run.data.scheme), run.data.clients, stream(run.seed, "partition"))
     if run.data.validation:
-        return held_out(dataset, parts, run.data.validation, stream(run.seed, "validation"))
+        return validation_split(dataset, parts, run.data.validation, stream(run.seed, "validation"))
     return dataset, parts
 
 
