@@ -41,7 +41,7 @@ def sizes(clients: Partition) -> list[int]:
 
 @settings(max_examples=25)
 @given(seed=SEEDS, n_clients=st.integers(1, 25), scheme=st.sampled_from([*USE_ALL, LabelSkew(0.3), Dirichlet(0.2, 1)]))
-def test_no_sample_is_used_twice_and_everybody_has_the_minimum(seed: int, n_clients: int, scheme: Scheme) -> None:
+def test_no_sample_is_used_twice_and_every_client_has_the_minimum(seed: int, n_clients: int, scheme: Scheme) -> None:
     clients = split(scheme, n_clients, seed)
     together = np.concatenate(clients.train_indices)
     assert len(np.unique(together)) == len(together)
@@ -128,15 +128,15 @@ def test_quantity_skew_and_iid_keep_the_classes_balanced() -> None:
 def mixed() -> Dataset:
     """Two balanced sets, and one with too few of some classes."""
     rng = np.random.default_rng(0)
-    parts = []
+    datasets = []
     for name, counts in (("a", [60] * 10), ("b", [45] * 5), ("c", [100, 50, 25, 10])):
         y = rng.permutation(np.repeat(np.arange(len(counts)), counts))
         x = np.zeros((len(y), 2, 2), dtype=np.uint8)
-        parts.append((name, from_arrays(x, y, x[: len(y) // 5], y[: len(y) // 5], name, len(counts))))
-    return mixture(parts)
+        datasets.append((name, from_arrays(x, y, x[: len(y) // 5], y[: len(y) // 5], name, len(counts))))
+    return mixture(datasets)
 
 
-def test_by_set_gives_each_client_as_many_of_each_class_of_its_set() -> None:
+def test_by_set_gives_each_client_the_same_number_of_each_class_of_its_set() -> None:
     dataset = mixed()
     clients = split(BySet((6, 4, 4), 40, minimum=40), 14, dataset=dataset)
     assert clients.true_cluster is not None
@@ -156,13 +156,13 @@ def test_a_set_with_too_few_of_a_class_is_split_in_its_own_proportions(per_class
     dataset = mixed()
     for seed in range(5):
         clients = split(BySet((0, 0, 4), 44, per_class), 4, seed, dataset)
-        wanted = np.array([100, 50, 25, 10]) * 44 / 185
+        expected = np.array([100, 50, 25, 10]) * 44 / 185
         for indices in clients.train_indices:
             counts = np.bincount(dataset.y_train[indices], minlength=19)[15:]
-            assert np.abs(counts - wanted).max() < 2
+            assert np.abs(counts - expected).max() < 2
 
 
-def test_by_set_tests_on_the_whole_test_set_of_the_set() -> None:
+def test_by_set_tests_on_all_test_samples_of_the_set() -> None:
     dataset = mixed()
     clients = split(BySet((2, 1, 1), 20), 4, dataset=dataset)
     assert clients.true_cluster is not None
@@ -216,7 +216,7 @@ def test_given_indices_stay_in_order() -> None:
         (Dirichlet(0.5), 201, "201 clients cannot have 10 of 2000 samples each; use fewer clients, a larger alpha"),
         (Dirichlet(1e-6, 20), 50, "in 12800 draws with alpha 1e-06.*larger alpha"),
         (QuantitySkew(0.01), 50, "in 12800 draws with alpha 0.01.*larger alpha"),
-        (BySet((3,), 700), 3, r"want 700 samples each, it has 2000; use fewer clients or a size of at most 666"),
+        (BySet((3,), 700), 3, r"need 700 samples each, it has 2000; use fewer clients or a size of at most 666"),
         (BySet((3,), 55), 3, "use a multiple of 10, or per_class = false"),
         (BySet((3,), 50), 4, r"which are 3 clients of 1 sets"),
         (BySet((2, 2), 50), 4, r"clients each of arrays has, got \[2, 2\]"),

@@ -50,16 +50,16 @@ class Dataset:
         _check_samples(self.name, "x_test", self.x_test)
         if self.x_train.shape[1:] != self.x_test.shape[1:] or self.x_train.dtype != self.x_test.dtype:
             raise DataError(
-                f"{self.name}: training and test samples must be alike, got {_kind(self.x_train)} and "
-                f"{_kind(self.x_test)}; resize or convert one of them"
+                f"{self.name}: training and test samples must have the same shape and type, got "
+                f"{_kind(self.x_train)} and {_kind(self.x_test)}; resize or convert one of them"
             )
-        for part, x in (("train", self.x_train), ("test", self.x_test)):
-            _check_range(self.name, f"y_{part}", getattr(self, f"y_{part}"), len(x), self.n_classes)
-            _check_range(self.name, f"source_{part}", getattr(self, f"source_{part}"), len(x), len(self.source_names))
-            for name, flags in getattr(self, f"attributes_{part}").items():
+        for split, x in (("train", self.x_train), ("test", self.x_test)):
+            _check_range(self.name, f"y_{split}", getattr(self, f"y_{split}"), len(x), self.n_classes)
+            _check_range(self.name, f"source_{split}", getattr(self, f"source_{split}"), len(x), len(self.source_names))
+            for name, flags in getattr(self, f"attributes_{split}").items():
                 if flags.shape != (len(x),) or flags.dtype != np.bool_:
                     raise DataError(
-                        f"{self.name}: attribute {name!r} must be yes or no for each of {len(x)} samples of x_{part}, "
+                        f"{self.name}: attribute {name!r} must be yes or no for each of {len(x)} samples of x_{split}, "
                         f"got shape {flags.shape} of {flags.dtype}"
                     )
 
@@ -70,7 +70,7 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """A name that samples and labels have only if they are the same."""
+        """A hash of all samples and labels."""
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.x_train, self.y_train, self.x_test, self.y_test):
             digest.update(f"{array.dtype} {array.shape}".encode())
@@ -141,7 +141,7 @@ def _channels_last(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def _normalised_samples(x: Pixels, mean: Moments, std: Moments) -> NDArray[np.float32]:
     """Samples normalised, channels first.
 
-    A channel of bytes has 256 values: each is computed once. Channels are written one by one, because writing a whole
+    A channel of bytes has 256 values: each is computed once. Channels are written one by one, because writing an
     image at a time would jump through memory.
     """
     result = _empty_channels_first(x.shape)
@@ -210,7 +210,7 @@ def _as_labels(name: str, what: str, y: ArrayLike) -> Labels:
         array = array[:, 0]
     if array.dtype.kind not in "ui" or array.ndim != 1:
         raise DataError(
-            f"{name}: {what} must be one whole number for each sample, got shape {array.shape} of {array.dtype}; "
+            f"{name}: {what} must be one integer for each sample, got shape {array.shape} of {array.dtype}; "
             "number the classes from 0"
         )
     return array.astype(np.int64, copy=False)
@@ -229,9 +229,7 @@ def _check_samples(name: str, what: str, x: NDArray[Any]) -> None:
 
 def _check_range(name: str, what: str, y: NDArray[Any], n: int, end: int) -> None:
     if y.shape != (n,) or y.dtype.kind not in "ui":
-        raise DataError(
-            f"{name}: {what} must be one whole number for each of {n} samples, got shape {y.shape} of {y.dtype}"
-        )
+        raise DataError(f"{name}: {what} must be one integer for each of {n} samples, got shape {y.shape} of {y.dtype}")
     if y.min() < 0 or y.max() >= end:
         raise DataError(
             f"{name}: {what} must lie in 0..{end - 1}, got {y.min()}..{y.max()}; number the classes from 0, or say "

@@ -16,8 +16,9 @@ from pacfl.settings import NonNegativeInt, PositiveInt, check, suggestion
 class BySet:
     """Every client has samples of one data set of a mixture: counts[s] clients of set s, `size` samples each.
 
-    per_class: as many samples of each class, where the set has enough of every class for all its clients. Otherwise,
-    and without per_class, samples in the set's own class proportions. MIX-4: counts 32, 26, 28, 14 and size 500.
+    per_class: the same number of samples of each class, if the set has enough of every class for all its clients.
+    Otherwise, and without per_class, samples in the set's own class proportions.
+    MIX-4 of the paper: counts 32, 26, 28, 14 and size 500.
     """
 
     counts: tuple[NonNegativeInt, ...]
@@ -31,7 +32,7 @@ class BySet:
         check(self)
 
     def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:
-        """The true cluster is the set; a client is tested on the whole test set of its set."""
+        """The true cluster is the set; a client is tested on all test samples of its set."""
         if len(self.counts) != len(dataset.source_names) or sum(self.counts) != n_clients:
             raise DataError(
                 f"counts must say how many of the {n_clients} clients each of {', '.join(dataset.source_names)} has, "
@@ -49,13 +50,13 @@ class BySet:
         members = np.flatnonzero(dataset.source_train == source)
         if len(members) < n_clients * self.size:
             raise DataError(
-                f"{n_clients} clients of {dataset.source_names[source]} want {self.size} samples each, it has "
+                f"{n_clients} clients of {dataset.source_names[source]} need {self.size} samples each, it has "
                 f"{len(members)}; use fewer clients or a size of at most {len(members) // n_clients}"
             )
         classes, counts = np.unique(dataset.y_train[members], return_counts=True)
         if self.per_class and self.size % len(classes):
             raise DataError(
-                f"{self.size} samples cannot be as many of each of the {len(classes)} classes of "
+                f"{self.size} samples cannot be the same number of each of the {len(classes)} classes of "
                 f"{dataset.source_names[source]}; use a multiple of {len(classes)}, or per_class = false"
             )
         if self.per_class and counts.min() >= n_clients * self.size // len(classes):
@@ -68,7 +69,7 @@ class BySet:
 
 @dataclass(frozen=True)
 class ByAttribute:
-    """Every client has samples with one of the attributes and none of the others; as many clients for each."""
+    """Every client has samples with one of the attributes and none of the others; clients are split evenly."""
 
     attributes: tuple[str, ...]
     minimum: PositiveInt = 1
@@ -130,9 +131,9 @@ class Given:
 
 
 def _proportional_order(members: Indices, dataset: Dataset, rng: np.random.Generator) -> Indices:
-    """The members in a random order of which every run has the classes in the proportions of the whole.
+    """The members in a random order in which every interval has the classes in the proportions of all members.
 
-    The samples of each class are spread evenly over 0..1 from a random start, and all are taken in that order.
+    The samples of each class are spread evenly over 0..1 from a random start, and sorted by that position.
     """
     labels = dataset.y_train[members]
     place = np.empty(len(members))

@@ -28,7 +28,7 @@ def count(paths: Sequence[Path]) -> tuple[int, int]:
 
 
 def read(name: str, paths: Sequence[Path], n_classes: int | None = None) -> Dataset:
-    """The data set in the file; without n_classes, the largest label tells."""
+    """The data set in the file; without n_classes, there are as many as the largest label says."""
     path = paths[0]
     _shapes(path)
     with reading(path, ".npz"), np.load(path, allow_pickle=False) as arrays:
@@ -40,13 +40,13 @@ def read(name: str, paths: Sequence[Path], n_classes: int | None = None) -> Data
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Shapes of the four arrays as their headers declare them, once they are found possible."""
+    """Shapes of the four arrays as their headers declare them, checked against the size of the file."""
     shapes = {}
     with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         lacking = [array for array in ARRAYS if f"{array}.npy" not in names]
         if lacking:
-            raise DataError(f"{path}: lacks {', '.join(lacking)}; wanted the arrays {', '.join(ARRAYS)}")
+            raise DataError(f"{path}: lacks {', '.join(lacking)}; expected the arrays {', '.join(ARRAYS)}")
         for array in ARRAYS:
             member = archive.getinfo(f"{array}.npy")
             with archive.open(member) as file:
@@ -54,7 +54,7 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
                 header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
                 shape, _, dtype = header(file)
             if not shape:
-                raise DataError(f"{path}: {array} is a single number; wanted one entry for each sample")
+                raise DataError(f"{path}: {array} is a single number; expected one entry for each sample")
             check_declared(path, math.prod(shape) * dtype.itemsize, stored=member.file_size, compressed=False)
             check_declared(path, member.file_size, stored=max(member.compress_size, 1))
             shapes[array] = shape
