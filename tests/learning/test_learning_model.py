@@ -149,7 +149,7 @@ def test_an_engine_with_a_vector_is_the_module_with_those_weights(kind: str) -> 
     assert losses.tobytes() == expected.tobytes()
 
 
-def test_the_starting_point_is_addressed_by_the_seed_and_disturbs_no_other_randomness() -> None:
+def test_the_seed_decides_the_initial_weights_and_other_streams_are_unchanged() -> None:
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
     model, again, other = (as_model(lambda: mlp((1, 8, 8), 10), seed) for seed in (1, 1, 2))
@@ -172,22 +172,25 @@ class Projected(nn.Module):
         return logits
 
 
-def test_what_a_module_draws_when_it_is_built_is_the_same_in_every_engine() -> None:
+def test_random_buffers_of_a_module_are_the_same_in_every_engine() -> None:
     model = as_model(Projected, 0)
     test = samples(9, 6, classes=3)
     one, other = (Eager(model).losses(model.initial, test)[1] for _ in range(2))
     assert one.tobytes() == other.tobytes()
 
 
-NORMALISED = {  # (the layer, what comes before it, what comes after it, the shape of a sample)
-    "BatchNorm1d": (nn.BatchNorm1d(6), nn.Linear(4, 6), nn.Linear(6, 2), (4,)),
-    "BatchNorm2d": (nn.BatchNorm2d(6), nn.Conv2d(1, 6, 3), nn.Sequential(nn.Flatten(), nn.Linear(24, 2)), (1, 4, 4)),
-    "InstanceNorm2d": (
-        nn.InstanceNorm2d(6, affine=True, track_running_stats=True),
-        nn.Conv2d(1, 6, 3),
-        nn.Sequential(nn.Flatten(), nn.Linear(24, 2)),
-        (1, 4, 4),
-    ),
+def image_net(norm: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 6, 3), norm, nn.Flatten(), nn.Linear(24, 2))
+
+
+def table_net(norm: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 6), norm, nn.Linear(6, 2))
+
+
+NORMALISED: dict[str, tuple[Callable[[nn.Module], nn.Module], nn.Module, tuple[int, ...]]] = {
+    "BatchNorm1d": (table_net, nn.BatchNorm1d(6), (4,)),
+    "BatchNorm2d": (image_net, nn.BatchNorm2d(6), (1, 4, 4)),
+    "InstanceNorm2d": (image_net, nn.InstanceNorm2d(6, affine=True, track_running_stats=True), (1, 4, 4)),
 }
 
 
@@ -195,21 +198,21 @@ NORMALISED = {  # (the layer, what comes before it, what comes after it, the sha
 @pytest.mark.parametrize("engine", ["eager", "auto"])
 def test_running_statistics_are_refused_and_the_advice_works(name: str, engine: str) -> None:
     """The layer that the message names is put in its place: it trains, also with a last batch of one sample."""
-    layer, before, after, shape = NORMALISED[name]
+    net, layer, shape = NORMALISED[name]
     with pytest.raises(ModelError, match=rf"layer '1' is a {name}") as error:
-        as_model(lambda: nn.Sequential(before, layer, after), 0)
+        as_model(lambda: net(layer), 0)
     advice = re.search(r"use (nn\..*\))", str(error.value))
     assert advice is not None
-    model = as_model(lambda: nn.Sequential(before, eval(advice[1], {"nn": nn}), after), 0)
-    check_outputs(model.build(), samples(1, *shape, classes=2), 2)
-    train = samples(21, *shape, classes=2)
+    model = as_model(lambda: net(eval(advice[1], {"nn": nn})), 0)
+    x = np.random.default_rng(0).normal(size=(21, *shape)).astype(np.float32)
+    train = Samples(x, (x.reshape(21, -1)[:, 0] > 0).astype(np.int64))
+    check_outputs(model.build(), train, 2)
     context = ClientContext(
-        model, train, LocalTraining(epochs=5, lr=0.05), build_engine(engine, model, shape), (0, 0, 0), train.x
+        model, train, LocalTraining(epochs=20, lr=0.01), build_engine(engine, model, shape), (0, 0, 0), train.x
     )
     trained, _ = context.sgd(model.initial)
     assert context.loss(trained) < context.loss(model.initial)
-    one = samples(1, *shape, classes=2)
-    assert np.isfinite(context.engine.losses(trained, one)[1]).all()
+    assert np.isfinite(context.engine.losses(trained, Samples(x[:1], train.y[:1]))[1]).all()
 
 
 def test_layers_without_sizes_are_refused() -> None:
@@ -299,7 +302,7 @@ def test_checking_a_model_draws_none_of_the_callers_random_numbers() -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_samples_that_may_not_be_written_are_no_reason_to_warn() -> None:
+def test_read_only_samples_give_no_warning() -> None:
     """As those of a memory-mapped file."""
     given = samples(3, 1, 4, 4)
     given.x.flags.writeable = False

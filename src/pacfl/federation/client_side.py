@@ -13,7 +13,7 @@ from pacfl.errors import DivergedError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score
-from pacfl.learning.client_context import ClientContext, Engine, LocalTraining, Samples, Selected
+from pacfl.learning.client_context import ClientContext, Engine, LocalTraining, Samples, SampleSubset
 from pacfl.learning.model import Model, Vector
 
 REMEMBERED_MODELS = 16
@@ -120,7 +120,7 @@ class ClientSide:
 
     def _task(self, t: int, client: ClientId, engine: Engine | None = None) -> ClientContext:
         rows = self.pool.client_indices[client].train
-        samples = Selected(self.pool.train, rows)
+        samples = SampleSubset(self.pool.train, rows)
         key = (self.seed, t, client)
         return ClientContext(self.model, samples, self.learning, engine or self.engine, key, self.pool.raw, rows)
 
@@ -139,12 +139,12 @@ class Told:
     ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
         """Right or wrong, and the loss, of the given test samples."""
         new = rows[~self._known[rows]]
-        at_once = ASKED_AT_ONCE if engine.rounds_by_batch else max(len(new), 1)
+        at_once = ASKED_AT_ONCE if engine.batch_dependent else max(len(new), 1)
         for start in range(0, len(new), at_once):
             part = new[start : start + at_once]
             # Always as many at once, some of them again: batches of other sizes may round otherwise
             asked = np.resize(part, at_once)
-            right, losses = engine.losses(w, Selected(test, asked))
+            right, losses = engine.losses(w, SampleSubset(test, asked))
             self._right[part], self._losses[part] = right[: len(part)], losses[: len(part)]
         self._known[new] = True
         return self._right[rows], self._losses[rows]
@@ -156,7 +156,7 @@ class Recorder:
     def __init__(self, engine: Engine) -> None:
         """Wrap an engine."""
         self._engine = engine
-        self.rounds_by_batch = engine.rounds_by_batch
+        self.batch_dependent = engine.batch_dependent
         self.last: Vector | None = None
 
     def sgd(self, *args: Any) -> Vector:

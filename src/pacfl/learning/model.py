@@ -15,9 +15,13 @@ if TYPE_CHECKING:  # algorithms and settings use these classes where torch is no
 Vector = NDArray[np.float32]  # (d,)
 
 
+class UnsupportedModelError(ModelError):
+    """A model that the native engine cannot compile, and why."""
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The architecture, its starting point, and where each layer lies in the vector."""
+    """The architecture, the initial weights, and the slice of each layer in the vector of weights."""
 
     architecture: Callable[[], "nn.Module"]
     seed: int
@@ -25,22 +29,22 @@ class Model:
     layers: Mapping[str, slice]  # in order; normalisation belongs to the layer before it
 
     def build(self) -> "nn.Module":
-        """The module, with whatever it draws that is not trained: the same whoever builds it."""
+        """The module; what it draws at random is the same every time."""
         return _seeded(self.architecture, self.seed)
 
     def fresh(self, seed: int) -> Vector:
-        """Another starting point, drawn as the module draws its own."""
+        """Other initial weights, drawn as the module draws its own."""
         return _vector(_seeded(self.architecture, seed))
 
     def tail(self, n_layers: int) -> slice:
-        """Where the last n layers lie."""
+        """The slice of the last n layers."""
         if not 1 <= n_layers <= len(self.layers):
             raise ModelError(f"the model has {len(self.layers)} layers with weights, got {n_layers}")
         return slice(list(self.layers.values())[-n_layers].start, len(self.initial))
 
 
 def as_model(architecture: Callable[[], "nn.Module"], seed: int) -> Model:
-    """A model from any function that builds an nn.Module; its starting point is addressed by the seed."""
+    """A model from any function that builds an nn.Module; the seed decides the initial weights."""
     module = _seeded(architecture, seed)
     _check_layers(module)
     layers = _layers(module)
@@ -58,8 +62,8 @@ def _seeded(architecture: Callable[[], "nn.Module"], seed: int) -> "nn.Module":
 
 
 def _vector(module: "nn.Module") -> Vector:
-    parts: list[NDArray[Any]] = [p.detach().cpu().numpy().ravel() for p in module.parameters()]
-    return np.concatenate(parts).astype(np.float32) if parts else np.empty(0, dtype=np.float32)
+    arrays: list[NDArray[Any]] = [p.detach().cpu().numpy().ravel() for p in module.parameters()]
+    return np.concatenate(arrays).astype(np.float32) if arrays else np.empty(0, dtype=np.float32)
 
 
 def _layers(module: "nn.Module") -> dict[str, slice]:
@@ -68,14 +72,14 @@ def _layers(module: "nn.Module") -> dict[str, slice]:
 
     layers: dict[str, slice] = {}
     start = 0
-    met: set[nn.Parameter] = set()  # weights that two layers share lie in the vector once, with the first of them
-    for name, part in module.named_modules():
-        own = [p for p in part.parameters(recurse=False) if p not in met]
-        met.update(own)
+    seen: set[nn.Parameter] = set()  # weights that two layers share are in the vector once, with the first of them
+    for name, layer in module.named_modules():
+        own = [p for p in layer.parameters(recurse=False) if p not in seen]
+        seen.update(own)
         size = sum(p.numel() for p in own)
         if size == 0:
             continue
-        if isinstance(part, GroupNorm | LayerNorm | _NormBase) and layers:
+        if isinstance(layer, GroupNorm | LayerNorm | _NormBase) and layers:
             last = next(reversed(layers))
             layers[last] = slice(layers[last].start, start + size)
         else:
