@@ -52,7 +52,7 @@ class Net:
 
     def model(self) -> Model:
         """The module as a function of a vector."""
-        return as_model(self.module, 0, CLASSES)
+        return as_model(self.module, 0)
 
 
 NETS = {

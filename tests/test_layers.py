@@ -143,7 +143,7 @@ def test_imports_are_seen_in_every_form(source: str, seen: set[str]) -> None:
 
 
 def test_an_upward_import_is_noticed() -> None:
-    below, same, above = "pacfl.subspace.angles", "pacfl.data.clients", "pacfl.learning.client_context"
+    below, same, above = "pacfl.subspace.angles", "pacfl.data.dataset", "pacfl.learning.client_context"
     assert upward("pacfl.data.sets", {below, same, above, "pacfl.cli", "numpy", "pacfl.__version__"}) == [
         "pacfl.cli",
         "pacfl.learning.client_context",

@@ -16,7 +16,7 @@ _PARTS: Final = {
         "BySet", "Dataset", "Dirichlet", "Iid", "LabelSkew", "QuantitySkew", "digits", "from_arrays", "load", "mixture",
         "partition",
     ),
-    "pacfl.learning.client_context": ("LocalTraining",),
+    "pacfl.learning.settings": ("LocalTraining",),
     "pacfl.federation.algorithm": ("Algorithm",),
     "pacfl.federation.schedule": ("Schedule",),
     "pacfl.algorithms": (

@@ -24,7 +24,7 @@ from pacfl.experiment.api import federate as federate
 from pacfl.experiment.api import from_clients as from_clients
 from pacfl.federation.algorithm import Algorithm as Algorithm
 from pacfl.federation.schedule import Schedule as Schedule
-from pacfl.learning.client_context import LocalTraining as LocalTraining
+from pacfl.learning.settings import LocalTraining as LocalTraining
 from pacfl.subspace import agglomerate as agglomerate
 from pacfl.subspace import choose_threshold as choose_threshold
 from pacfl.subspace import principal_angles as principal_angles

@@ -58,9 +58,13 @@ def check(settings: Any) -> None:
     """Refuse the first field of a dataclass that is not what its annotation says."""
     hints = get_type_hints(type(settings), include_extras=True)
     for name in (field.name for field in fields(settings)):
-        value = getattr(settings, name)
-        if not _fits(value, hints[name]):
-            raise ConfigError(f"{type(settings).__name__}.{name} must be {_expected(hints[name])}, got {value!r}")
+        check_value(f"{type(settings).__name__}.{name}", getattr(settings, name), hints[name])
+
+
+def check_value(name: str, value: Any, hint: Any) -> None:
+    """Refuse a value that is not what an annotation says."""
+    if not _fits(value, hint):
+        raise ConfigError(f"{name} must be {_expected(hint)}, got {value!r}")
 
 
 def build(kind: type[Settings], table: object, section: str, where: str = "") -> Settings:

@@ -8,8 +8,8 @@ from pacfl.data import ByAttribute, catalogue, load, partition
 from pacfl.errors import DataError, MissingLibraryError
 
 ATTRIBUTES = ("Bald", "Eyeglasses", "Smiling")
-PARTS = "0" * 12 + "1" * 3 + "2" * 6
-FLAGS = np.random.default_rng(1).random((len(PARTS), 3)) < 0.5
+SPLITS = "0" * 12 + "1" * 3 + "2" * 6
+FLAGS = np.random.default_rng(1).random((len(SPLITS), 3)) < 0.5
 FLAGS[:6] = np.eye(3, dtype=bool)[[0, 1, 2, 0, 1, 2]]
 
 
@@ -17,7 +17,7 @@ def write_celeba(folder: Path) -> Path:
     image = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
     place = folder / "celeba"
     (place / "img_align_celeba").mkdir(parents=True)
-    names = [f"{i + 1:06d}.jpg" for i in range(len(PARTS))]
+    names = [f"{i + 1:06d}.jpg" for i in range(len(SPLITS))]
     for i, name in enumerate(names):
         pixels = np.full((218, 178, 3), 255, dtype=np.uint8)  # white above and below the central square
         pixels[20:198] = 10 * i
@@ -25,8 +25,8 @@ def write_celeba(folder: Path) -> Path:
     rows = [" ".join([name, *(" 1" if flag else "-1" for flag in flags)]) for name, flags in zip(names, FLAGS)]  # noqa: B905
     header = [str(len(names)), " ".join(ATTRIBUTES) + " "]
     (place / "list_attr_celeba.txt").write_text("\n".join([*header, *rows]) + "\n")
-    parts = [f"{name} {part}" for name, part in zip(names, PARTS, strict=True)]
-    (place / "list_eval_partition.txt").write_text("\n".join(parts) + "\n")
+    splits = [f"{name} {split}" for name, split in zip(names, SPLITS, strict=True)]
+    (place / "list_eval_partition.txt").write_text("\n".join(splits) + "\n")
     return place
 
 
@@ -61,11 +61,11 @@ def test_label_size_and_numbers_can_be_chosen(tmp_path: Path) -> None:
 def test_clients_have_one_attribute_and_none_of_the_others(tmp_path: Path) -> None:
     write_celeba(tmp_path)
     dataset = load("celeba", tmp_path, size=4)
-    parts = partition(dataset, ByAttribute(ATTRIBUTES), 6, np.random.default_rng(0))
-    assert parts.true_cluster is not None
-    assert parts.true_cluster.tolist() == [0, 0, 1, 1, 2, 2]
-    for shard, test, group in zip(parts.train_indices, parts.test_indices, parts.true_cluster, strict=True):
-        assert (FLAGS[:12][shard] == np.eye(3, dtype=bool)[group]).all()
+    clients = partition(dataset, ByAttribute(ATTRIBUTES), 6, np.random.default_rng(0))
+    assert clients.true_cluster is not None
+    assert clients.true_cluster.tolist() == [0, 0, 1, 1, 2, 2]
+    for indices, test, group in zip(clients.train_indices, clients.test_indices, clients.true_cluster, strict=True):
+        assert (FLAGS[:12][indices] == np.eye(3, dtype=bool)[group]).all()
         alone = (FLAGS[15:] == np.eye(3, dtype=bool)[group]).all(axis=1)
         assert np.array_equal(test, np.flatnonzero(alone))
 
@@ -79,7 +79,7 @@ def test_the_catalogue_counts_without_reading_images(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "why"),
+    ("file", "old", "new", "reason"),
     [
         ("list_attr_celeba.txt", "21\n", "22\n", "declares 22 images and lists 21"),
         ("list_attr_celeba.txt", "000002.jpg -1", "000002.jpg 2", "line 4 is not an image and 3 values"),
@@ -87,25 +87,25 @@ def test_the_catalogue_counts_without_reading_images(tmp_path: Path) -> None:
         ("list_attr_celeba.txt", "21\n", "", "cannot be read"),
         ("list_eval_partition.txt", "000001.jpg", "../../x.jpg", "line 1 is not the name of an image"),
         ("list_eval_partition.txt", "000001.jpg 0", "000001.jpg 7", "line 1 is not"),
-        ("list_eval_partition.txt", " 2", " 1", "has no images in part 2"),
+        ("list_eval_partition.txt", " 2", " 1", "has no images of split 2"),
     ],
 )
-def test_damaged_lists_are_refused_by_name(tmp_path: Path, file: str, old: str, new: str, why: str | None) -> None:
+def test_damaged_lists_are_refused_by_name(tmp_path: Path, file: str, old: str, new: str, reason: str | None) -> None:
     path = write_celeba(tmp_path) / file
     path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(DataError, match=why or "lists 000002.jpg, which has no attributes") as caught:
+    with pytest.raises(DataError, match=reason or "lists 000002.jpg, which has no attributes") as caught:
         load("celeba", tmp_path)
-    assert (file if why else "list_eval_partition.txt") in str(caught.value)
+    assert (file if reason else "list_eval_partition.txt") in str(caught.value)
 
 
 def test_damaged_images_are_refused_by_name(tmp_path: Path) -> None:
     place = write_celeba(tmp_path) / "img_align_celeba"
     image = pytest.importorskip("PIL.Image")
     path = place / "000003.jpg"
-    whole = path.read_bytes()
+    content = path.read_bytes()
     image.fromarray(np.zeros((2, 5000), dtype=np.uint8)).save(place / "wide.jpg")
     wide = (place / "wide.jpg").read_bytes()
-    for contents in (b"", b"no image", whole[:300], wide):
+    for contents in (b"", b"no image", content[:300], wide):
         path.write_bytes(contents)
         with pytest.raises(DataError, match=r"000003\.jpg: (cannot be read as a JPEG|is 5000x2, far larger)"):
             load("celeba", tmp_path)

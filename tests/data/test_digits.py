@@ -9,7 +9,7 @@ from pacfl.errors import DataError, MissingLibraryError
 pytest.importorskip("sklearn", reason="the data set digits needs scikit-learn")
 
 
-def test_every_domain_shows_the_same_digits_its_own_way() -> None:
+def test_every_domain_has_the_same_digits_transformed() -> None:
     dataset = digits()
     assert dataset.source_names == ("upright", "turned", "negative", "mirrored")
     upright, turned, negative, mirrored = (dataset.x_train[dataset.source_train == i] for i in range(4))
@@ -38,9 +38,9 @@ def test_labels_are_disjoint_on_request() -> None:
 
 
 def test_domains_are_groups_of_clients() -> None:
-    parts = partition(load("digits"), BySet((5, 5, 5, 5), 200), 20, np.random.default_rng(0))
-    assert parts.true_cluster is not None
-    assert parts.true_cluster.tolist() == sorted([0, 1, 2, 3] * 5)
+    clients = partition(load("digits"), BySet((5, 5, 5, 5), 200), 20, np.random.default_rng(0))
+    assert clients.true_cluster is not None
+    assert clients.true_cluster.tolist() == sorted([0, 1, 2, 3] * 5)
 
 
 def test_the_catalogue_counts_them() -> None:
@@ -48,7 +48,7 @@ def test_the_catalogue_counts_them() -> None:
     assert (entry.n_train, entry.n_test) == (len(digits().y_train), len(digits().y_test))
 
 
-def test_an_unknown_domain_and_a_missing_library_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_domain_and_a_missing_library_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"no domain 'mirored' .did you mean 'mirrored'"):
         digits(["mirored"])
     for domains in ([], "upright"):

@@ -66,7 +66,7 @@ def test_what_is_there_is_not_downloaded_again(tmp_path: Path, monkeypatch: pyte
     assert len(download("mnist", tmp_path / "data")) == 4
 
 
-def test_nothing_is_said_by_the_library(
+def test_downloading_prints_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     publish(monkeypatch, served_from(address, tmp_path))
@@ -74,17 +74,17 @@ def test_nothing_is_said_by_the_library(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_file_with_another_checksum_is_not_kept(
+def test_a_file_with_another_checksum_is_not_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     files = served_from(address, tmp_path)
     publish(monkeypatch, (files[0], replace(files[1], md5="0" * 32), *files[2:]))
-    with pytest.raises(DataError, match=rf"{files[1].url} could not be downloaded.*Nothing was kept"):
+    with pytest.raises(DataError, match=rf"{files[1].url} could not be downloaded.*Nothing was saved"):
         download("mnist", tmp_path / "data")
     assert [path.name for path in (tmp_path / "data/MNIST/raw").iterdir()] == ["train-images-idx3-ubyte.gz"]
 
 
-def test_a_download_that_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pooch", reason="downloading needs pooch")
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -104,7 +104,9 @@ def test_a_download_that_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: 
     assert list((tmp_path / "MNIST/raw").iterdir()) == []
 
 
-def test_without_a_network_the_address_and_the_remedy_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network_the_message_has_the_address_and_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pooch", reason="downloading needs pooch")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -114,7 +116,9 @@ def test_without_a_network_the_address_and_the_remedy_are_told(tmp_path: Path, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_downloaded_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_downloaded_is_refused_with_the_way_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(DataError, match="celeba cannot be downloaded; from https"):
         download("celeba", tmp_path)
     with pytest.raises(DataError, match="did you mean 'cifar100'"):

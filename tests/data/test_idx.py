@@ -32,7 +32,7 @@ def test_what_was_written_is_read(tmp_path: Path, name: str, subfolder: str, zip
     assert (dataset.name, dataset.n_classes, dataset.x_train.dtype) == (name, 10, np.uint8)
 
 
-def test_plain_and_gzipped_files_may_stand_side_by_side(tmp_path: Path) -> None:
+def test_plain_and_gzipped_files_may_be_mixed(tmp_path: Path) -> None:
     write_idx(tmp_path, DATA, zipped=True)
     contents = gzip.decompress((tmp_path / f"{IMAGES}.gz").read_bytes())
     (tmp_path / f"{IMAGES}.gz").unlink()
@@ -42,25 +42,27 @@ def test_plain_and_gzipped_files_may_stand_side_by_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize(
-    ("file", "contents", "why"),
+    ("file", "contents", "reason"),
     [
-        (IMAGES, b"", "starts with nothing, wanted 00 00 08 03"),
-        (IMAGES, idx_bytes(DATA.y_train), "starts with 00 00 08 01, wanted 00 00 08 03"),
-        (LABELS, idx_bytes(DATA.x_train), "wanted 00 00 08 01: an idx file of bytes in 1 dimension"),
+        (IMAGES, b"", "starts with nothing, expected 00 00 08 03"),
+        (IMAGES, idx_bytes(DATA.y_train), "starts with 00 00 08 01, expected 00 00 08 03"),
+        (LABELS, idx_bytes(DATA.x_train), "expected 00 00 08 01: an idx file of bytes in 1 dimension"),
         (IMAGES, bytes((0, 0, 13, 3)) + bytes(12), "starts with 00 00 0d 03"),
         (IMAGES, idx_bytes(DATA.x_train)[:10], "cannot be read as an idx file"),
         (IMAGES, idx_bytes(DATA.x_train)[:-1], "declares 23520 bytes"),
         (IMAGES, idx_bytes(DATA.x_train) + b"x", "has more"),
-        (IMAGES, bytes((0, 0, 8, 3)) + b"\x7f\xff\xff\xff" * 3, "cannot hold them"),
+        (IMAGES, bytes((0, 0, 8, 3)) + b"\x7f\xff\xff\xff" * 3, "cannot contain them"),
         (LABELS, idx_bytes(DATA.y_train[:-1]), r"labels of shape \(29,\) for 30 samples"),
         (LABELS, idx_bytes(DATA.y_train + 1), r"labels must lie in 0..9, got 1..10"),
     ],
 )
-def test_damaged_files_are_refused_by_name(tmp_path: Path, file: str, contents: bytes, why: str, zipped: bool) -> None:
+def test_damaged_files_are_refused_by_name(
+    tmp_path: Path, file: str, contents: bytes, reason: str, zipped: bool
+) -> None:
     write_idx(tmp_path, DATA, zipped)
     path = tmp_path / (f"{file}.gz" if zipped else file)
     path.write_bytes(gzip.compress(contents) if zipped else contents)
-    with pytest.raises(DataError, match=why) as caught:
+    with pytest.raises(DataError, match=reason) as caught:
         load("mnist", tmp_path)
     assert str(path) in str(caught.value)
 
@@ -68,8 +70,8 @@ def test_damaged_files_are_refused_by_name(tmp_path: Path, file: str, contents: 
 def test_damaged_gzip_is_refused_by_name(tmp_path: Path) -> None:
     write_idx(tmp_path, DATA, zipped=True)
     path = tmp_path / f"{IMAGES}.gz"
-    whole = path.read_bytes()
-    for contents in (whole[:-9], whole[:40], whole[:60] + whole[90:], b"no gzip"):
+    content = path.read_bytes()
+    for contents in (content[:-9], content[:40], content[:60] + content[90:], b"no gzip"):
         path.write_bytes(contents)
         with pytest.raises(DataError, match="cannot be read as an idx file") as caught:
             load("mnist", tmp_path)

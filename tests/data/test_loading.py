@@ -16,7 +16,7 @@ def test_the_folder_is_the_given_one_then_that_of_the_environment_then_data(monk
     assert data_folder() == Path("data")
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_known(tmp_path: Path) -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no data set 'cifar-10', and no cifar-10\.npz in .* .did you mean 'cifar10'"):
         load("cifar-10", tmp_path)
     with pytest.raises(DataError, match=r"mnist has no option 'size'; there are none"):
@@ -35,7 +35,7 @@ def test_a_mixture_is_loaded_by_the_names_of_its_sets(tmp_path: Path) -> None:
     assert load("mix4", tmp_path, sets=["mnist", "colour"], disjoint_labels=False).n_classes == 10
 
 
-def test_the_catalogue_tells_found_missing_and_unreadable(tmp_path: Path) -> None:
+def test_the_catalogue_lists_found_missing_and_unreadable(tmp_path: Path) -> None:
     write_idx(tmp_path / "MNIST/raw", arrays((28, 28)), zipped=True)
     write_idx(tmp_path / "FashionMNIST/raw", arrays((28, 28)), zipped=True)
     (tmp_path / "FashionMNIST/raw/t10k-labels-idx1-ubyte.gz").unlink()
@@ -59,7 +59,7 @@ def test_the_catalogue_tells_found_missing_and_unreadable(tmp_path: Path) -> Non
     assert set(entries["mix4"].missing) == set(MIX4)
 
 
-def test_a_folder_that_is_not_there_is_a_folder_with_nothing(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_empty_folder(tmp_path: Path) -> None:
     found = [entry.name for entry in catalogue(tmp_path / "nowhere") if entry.found]
     assert set(found) <= {"digits"}
 
@@ -76,12 +76,12 @@ def test_the_folder_of_real_data_is_a_data_folder(shared: Path) -> None:
         assert dataset.n_classes == (100 if name == "cifar100" else 10)
 
 
-def test_real_usps_is_dealt_in_its_own_proportions(shared: Path) -> None:
+def test_real_usps_is_split_in_its_own_proportions(shared: Path) -> None:
     if not (shared / "usps.npz").exists():
         pytest.skip("no usps.npz there")
     dataset = load("usps", shared)
-    parts = partition(dataset, BySet((14,), 500), 14, np.random.default_rng(0))
-    whole = np.bincount(dataset.y_train, minlength=10) / len(dataset.y_train) * 500
-    for shard in parts.train_indices:
-        assert len(shard) == 500
-        assert np.abs(np.bincount(dataset.y_train[shard], minlength=10) - whole).max() <= 1.5
+    clients = partition(dataset, BySet((14,), 500), 14, np.random.default_rng(0))
+    expected = np.bincount(dataset.y_train, minlength=10) / len(dataset.y_train) * 500
+    for indices in clients.train_indices:
+        assert len(indices) == 500
+        assert np.abs(np.bincount(dataset.y_train[indices], minlength=10) - expected).max() <= 1.5

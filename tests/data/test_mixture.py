@@ -30,15 +30,15 @@ def test_an_odd_margin_is_larger_below_and_to_the_right() -> None:
 
 
 def test_labels_are_disjoint_unless_asked_otherwise() -> None:
-    parts = [("a", made((4, 4))), ("b", made((4, 4), n_classes=3)), ("c", made((4, 4), n_classes=5))]
-    mixed = mixture(parts)
+    datasets = [("a", made((4, 4))), ("b", made((4, 4), n_classes=3)), ("c", made((4, 4), n_classes=5))]
+    mixed = mixture(datasets)
     assert mixed.n_classes == 18
     for i, (start, end) in enumerate([(0, 10), (10, 13), (13, 18)]):
         assert set(mixed.y_train[mixed.source_train == i]) == set(range(start, end))
         assert set(mixed.y_test[mixed.source_test == i]) == set(range(start, end))
-    shared = mixture(parts, disjoint_labels=False)
+    shared = mixture(datasets, disjoint_labels=False)
     assert shared.n_classes == 10
-    assert np.array_equal(shared.y_train, np.concatenate([part.y_train for _, part in parts]))
+    assert np.array_equal(shared.y_train, np.concatenate([dataset.y_train for _, dataset in datasets]))
     assert mixed.source_names == ("a", "b", "c")
 
 
@@ -47,7 +47,7 @@ def test_features_of_one_width_can_be_mixed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "why"),
+    ("datasets", "reason"),
     [
         ([], "at least one data set"),
         ([("a", made((4, 4))), ("a", made((4, 4)))], "different names, got a, a"),
@@ -55,14 +55,14 @@ def test_features_of_one_width_can_be_mixed() -> None:
             [("a", made((4, 4, 3))), ("b", made((4, 4, 2)))],
             r"same number of channels, got a \(4, 4, 3\), b \(4, 4, 2\)",
         ),
-        ([("a", made((7,))), ("b", made((8,)))], "only with as many features"),
-        ([("a", made((7,))), ("b", made((4, 4)))], "only with as many features"),
+        ([("a", made((7,))), ("b", made((8,)))], "the same number of columns"),
+        ([("a", made((7,))), ("b", made((4, 4)))], "the same number of columns"),
         (
             [("a", made((4, 4))), ("b", from_arrays(np.ones((2, 4, 4)), [0, 1], np.ones((2, 4, 4)), [0, 1]))],
             "all uint8 or all float32, got a uint8, b float32",
         ),
     ],
 )
-def test_what_cannot_be_mixed_is_told(parts: list[tuple[str, Dataset]], why: str) -> None:
-    with pytest.raises(DataError, match=why):
-        mixture(parts)
+def test_what_cannot_be_mixed_is_refused(datasets: list[tuple[str, Dataset]], reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        mixture(datasets)

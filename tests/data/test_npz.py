@@ -17,9 +17,9 @@ def write_npz(path: Path, **changes: object) -> None:
     np.savez_compressed(path, **{key: np.asarray(value) for key, value in contents.items() if value is not None})
 
 
-@pytest.mark.parametrize("kept", ["compressed", "stored"])
-def test_any_npz_is_found_by_name_and_by_path(tmp_path: Path, kept: str) -> None:
-    save = np.savez_compressed if kept == "compressed" else np.savez
+@pytest.mark.parametrize("form", ["compressed", "stored"])
+def test_any_npz_is_found_by_name_and_by_path(tmp_path: Path, form: str) -> None:
+    save = np.savez_compressed if form == "compressed" else np.savez
     save(tmp_path / "mine.npz", **DATA._asdict())
     for name, folder in (("mine", tmp_path), ("mine.npz", tmp_path), (str(tmp_path / "mine.npz"), None)):
         dataset = load(name, folder)
@@ -27,7 +27,7 @@ def test_any_npz_is_found_by_name_and_by_path(tmp_path: Path, kept: str) -> None
         assert dataset.name == "mine"
 
 
-def test_a_known_name_keeps_its_number_of_classes(tmp_path: Path) -> None:
+def test_a_named_data_set_has_its_own_number_of_classes(tmp_path: Path) -> None:
     write_npz(tmp_path / "cifar100.npz")
     assert load("cifar100", tmp_path).n_classes == 100
     write_npz(tmp_path / "usps.npz", y_train=DATA.y_train + 1)
@@ -35,7 +35,7 @@ def test_a_known_name_keeps_its_number_of_classes(tmp_path: Path) -> None:
         load("usps", tmp_path)
 
 
-def test_the_true_format_wins_when_it_is_complete(tmp_path: Path) -> None:
+def test_the_published_format_is_preferred_if_it_is_complete(tmp_path: Path) -> None:
     true = arrays((28, 28))
     write_idx(tmp_path / "MNIST/raw", true, zipped=True)
     write_npz(tmp_path / "mnist.npz")
@@ -53,15 +53,15 @@ def with_header(shape: tuple[int, ...]) -> bytes:
 
 def test_other_contents_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
-    for changes, why in (
-        ({"x_test": None}, "lacks x_test; wanted the arrays x_train, y_train, x_test, y_test"),
-        ({"y_train": DATA.y_train[:-1]}, "y_train must be one whole number for each of 30"),
+    for changes, reason in (
+        ({"x_test": None}, "lacks x_test; expected the arrays x_train, y_train, x_test, y_test"),
+        ({"y_train": DATA.y_train[:-1]}, "y_train must be one integer for each of 30"),
         ({"y_train": 3}, "y_train is a single number"),
         ({"x_train": np.array([{}] * 30, dtype=object)}, "cannot"),
-        ({"x_test": DATA.x_test[:, :2]}, "must be alike"),
+        ({"x_test": DATA.x_test[:, :2]}, "must have the same shape and type"),
     ):
         write_npz(path, **changes)
-        with pytest.raises(DataError, match=why) as caught:
+        with pytest.raises(DataError, match=reason) as caught:
             load("mine", tmp_path)
         assert str(path) in str(caught.value)
 
@@ -69,15 +69,15 @@ def test_other_contents_are_refused_by_name(tmp_path: Path) -> None:
 def test_damaged_files_and_false_headers_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
     write_npz(path)
-    whole = path.read_bytes()
+    content = path.read_bytes()
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, contents in {**members, "x_train.npy": with_header((1 << 40, 5, 6))}.items():
             archive.writestr(name, contents)
-    for contents in (whole[:-30], whole[:200] + whole[300:], b"no zip", b"", buffer.getvalue()):
+    for contents in (content[:-30], content[:200] + content[300:], b"no zip", b"", buffer.getvalue()):
         path.write_bytes(contents)
-        with pytest.raises(DataError, match=r"cannot be read|cannot hold") as caught:
+        with pytest.raises(DataError, match=r"cannot be read|cannot contain") as caught:
             load("mine", tmp_path)
         assert str(path) in str(caught.value)

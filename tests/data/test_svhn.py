@@ -39,32 +39,32 @@ def test_numbers_of_every_kind_are_read_as_scipy_reads_them(tmp_path: Path, comp
 
 
 @pytest.mark.parametrize(
-    ("variables", "why"),
+    ("variables", "reason"),
     [
         ({"X": X}, "one label y for each image"),
-        ({"y": Y}, r"wanted X \(32, 32, 3, n\) of uint8"),
-        ({"X": X[:, :, 0], "y": Y}, r"wanted X \(32, 32, 3, n\)"),
+        ({"y": Y}, r"expected X \(32, 32, 3, n\) of uint8"),
+        ({"X": X[:, :, 0], "y": Y}, r"expected X \(32, 32, 3, n\)"),
         ({"X": X.astype(np.float64), "y": Y}, r"got X \(32, 32, 3, 30\) of float64"),
         ({"X": X, "y": Y[:-1]}, r"y \(29, 1\) of int64"),
         ({"X": X, "y": Y + 5}, r"labels must lie in 0..9"),
-        ({"X": X, "y": Y / 2}, "labels must be whole numbers"),
+        ({"X": X, "y": Y / 2}, "labels must be integers"),
         ({"X": X, "y": np.array([["a"]] * 30, dtype=object)}, "one label y for each image"),
     ],
 )
-def test_other_contents_are_refused_by_name(tmp_path: Path, variables: dict[str, object], why: str) -> None:
+def test_other_contents_are_refused_by_name(tmp_path: Path, variables: dict[str, object], reason: str) -> None:
     write_svhn(tmp_path, DATA)
     savemat(tmp_path / "train_32x32.mat", variables, do_compression=True)
-    with pytest.raises(DataError, match=why) as caught:
+    with pytest.raises(DataError, match=reason) as caught:
         load("svhn", tmp_path)
     assert "train_32x32.mat" in str(caught.value)
 
 
 @pytest.mark.parametrize("compressed", [True, False])
-@pytest.mark.parametrize("kept", [0, 50, 130, 180, 3000, -10])
-def test_truncated_files_are_refused_by_name(tmp_path: Path, kept: int, compressed: bool) -> None:
+@pytest.mark.parametrize("length", [0, 50, 130, 180, 3000, -10])
+def test_truncated_files_are_refused_by_name(tmp_path: Path, length: int, compressed: bool) -> None:
     write_svhn(tmp_path, DATA, compressed)
     path = tmp_path / "test_32x32.mat"
-    path.write_bytes(path.read_bytes()[:kept])
+    path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(DataError) as caught:
         load("svhn", tmp_path)
     assert str(path) in str(caught.value)
@@ -75,9 +75,9 @@ def test_a_file_with_any_one_of_its_first_bytes_damaged_is_read_or_refused(tmp_p
     """With scipy, some of these end the process."""
     write_svhn(tmp_path, DATA, compressed)
     path = tmp_path / "train_32x32.mat"
-    whole = path.read_bytes()
+    content = path.read_bytes()
     for at in range(120, 220):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
         with suppress(DataError):
             load("svhn", tmp_path)
 
@@ -85,14 +85,14 @@ def test_a_file_with_any_one_of_its_first_bytes_damaged_is_read_or_refused(tmp_p
 def test_a_change_of_one_compressed_byte_is_seen(tmp_path: Path) -> None:
     write_svhn(tmp_path, DATA)
     path = tmp_path / "train_32x32.mat"
-    whole = path.read_bytes()
+    content = path.read_bytes()
     for at in range(1000, 60_000, 7000):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :])
         with pytest.raises(DataError, match=r"train_32x32\.mat"):
             load("svhn", tmp_path)
 
 
-def test_more_images_than_the_file_can_hold_are_refused_before_memory_is_taken(tmp_path: Path) -> None:
+def test_more_images_than_the_file_can_contain_are_refused_before_memory_is_allocated(tmp_path: Path) -> None:
     write_svhn(tmp_path, DATA, compressed=False)
     path = tmp_path / "train_32x32.mat"
     shape = np.array([32, 32, 3, 30], dtype="<i4").tobytes()

@@ -21,7 +21,7 @@ def test_libsvm_text_is_read_with_one_meaning_zero(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("", "has no samples"),
         ("\n\n", "has no samples"),
@@ -36,10 +36,10 @@ def test_libsvm_text_is_read_with_one_meaning_zero(tmp_path: Path) -> None:
         ("\n" * 100_001, "line 100001 is more than USPS can have"),
     ],
 )
-def test_other_text_is_refused_by_name(tmp_path: Path, text: str, why: str) -> None:
+def test_other_text_is_refused_by_name(tmp_path: Path, text: str, reason: str) -> None:
     write_usps(tmp_path, DATA)
     (tmp_path / "usps.t.bz2").write_bytes(bz2.compress(text.encode()))
-    with pytest.raises(DataError, match=why) as caught:
+    with pytest.raises(DataError, match=reason) as caught:
         load("usps", tmp_path)
     assert "usps.t.bz2" in str(caught.value)
 
@@ -47,8 +47,8 @@ def test_other_text_is_refused_by_name(tmp_path: Path, text: str, why: str) -> N
 def test_damaged_bzip2_is_refused_by_name(tmp_path: Path) -> None:
     write_usps(tmp_path, DATA)
     path = tmp_path / "usps.bz2"
-    whole = path.read_bytes()
-    for contents in (whole[:-20], b"no bzip2"):
+    content = path.read_bytes()
+    for contents in (content[:-20], b"no bzip2"):
         path.write_bytes(contents)
         with pytest.raises(DataError, match=r"usps\.bz2: cannot be read as bzip2 text"):
             load("usps", tmp_path)
@@ -71,19 +71,19 @@ def test_hdf5_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "why"),
+    ("damage", "reason"),
     [
         ("no test", "has no test/data of its own"),
-        ("wrong width", r"wanted train/data \(n, 256\)"),
+        ("wrong width", r"expected train/data \(n, 256\)"),
         ("too bright", "pixels outside the range"),
         ("few labels", r"labels of shape \(3,\) for 30 samples"),
         ("link elsewhere", "has no train/data of its own"),
         ("data elsewhere", "is not an array of 2 dimensions inside the file"),
-        ("unwritten", "cannot hold them"),
+        ("unwritten", "cannot contain them"),
         ("group for array", "is not an array"),
     ],
 )
-def test_other_hdf5_is_refused_by_name(tmp_path: Path, damage: str, why: str) -> None:
+def test_other_hdf5_is_refused_by_name(tmp_path: Path, damage: str, reason: str) -> None:
     h5py = pytest.importorskip("h5py", reason="reading HDF5 needs h5py")
     path = tmp_path / "usps.h5"
     write_h5(path, DATA)
@@ -109,7 +109,7 @@ def test_other_hdf5_is_refused_by_name(tmp_path: Path, damage: str, why: str) ->
             train.create_dataset("data", (1 << 40, 256), "f4", chunks=(1, 256))
         else:
             train.create_group("data")
-    with pytest.raises(DataError, match=why) as caught:
+    with pytest.raises(DataError, match=reason) as caught:
         load("usps", tmp_path)
     assert str(path) in str(caught.value)
 
@@ -117,8 +117,8 @@ def test_other_hdf5_is_refused_by_name(tmp_path: Path, damage: str, why: str) ->
 def test_truncated_hdf5_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "usps.h5"
     write_h5(path, DATA)
-    whole = path.read_bytes()
-    for contents in (whole[: len(whole) // 2], b"no hdf5", b""):
+    content = path.read_bytes()
+    for contents in (content[: len(content) // 2], b"no hdf5", b""):
         path.write_bytes(contents)
         with pytest.raises(DataError, match=r"usps\.h5: cannot be read as an HDF5 file"):
             load("usps", tmp_path)

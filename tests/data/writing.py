@@ -29,8 +29,8 @@ def arrays(shape: tuple[int, ...], n_train: int = 30, n_test: int = 20, n_classe
     return Arrays(x[:n_train], y_train, x[n_train:], y_test)
 
 
-def same(dataset: Any, wanted: Arrays) -> bool:
-    return all(np.array_equal(getattr(dataset, name), getattr(wanted, name)) for name in Arrays._fields)
+def same(dataset: Any, expected: Arrays) -> bool:
+    return all(np.array_equal(getattr(dataset, name), getattr(expected, name)) for name in Arrays._fields)
 
 
 def idx_bytes(array: Images) -> bytes:
@@ -55,25 +55,25 @@ class Python2Pickle:
     def __init__(self) -> None:
         self.n_kept = 0
 
-    def keep(self) -> bytes:
+    def memoise(self) -> bytes:
         self.n_kept += 1
         return b"q" + bytes([self.n_kept]) if self.n_kept < 256 else b"r" + struct.pack("<I", self.n_kept)
 
     def text(self, value: bytes) -> bytes:
         size = b"U" + bytes([len(value)]) if len(value) < 256 else b"T" + struct.pack("<i", len(value))
-        return size + value + self.keep()
+        return size + value + self.memoise()
 
     def number(self, value: int) -> bytes:
         return b"J" + struct.pack("<i", value)
 
     def listed(self, items: list[bytes]) -> bytes:
-        return b"]" + self.keep() + b"(" + b"".join(items) + b"e"
+        return b"]" + self.memoise() + b"(" + b"".join(items) + b"e"
 
     def names(self, n: int) -> bytes:
-        return b"]" + self.keep() + b"(" + b"".join(self.text(b"image_%d.png" % i) for i in range(n)) + b"e"
+        return b"]" + self.memoise() + b"(" + b"".join(self.text(b"image_%d.png" % i) for i in range(n)) + b"e"
 
     def array(self, pixels: Images) -> bytes:
-        made = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R" + self.keep()
+        made = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R" + self.memoise()
         shape = b"(K\x01" + b"".join(self.number(n) for n in pixels.shape) + b"\x86"
         kind = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
         return made + shape + kind + b"\x89" + self.text(pixels.tobytes()) + b"tb"
@@ -82,7 +82,7 @@ class Python2Pickle:
         pixels = np.ascontiguousarray(x.transpose(0, 3, 1, 2)).reshape(len(x), -1)
         return b"".join(
             [
-                b"\x80\x02}" + self.keep() + b"(",
+                b"\x80\x02}" + self.memoise() + b"(",
                 self.text(b"batch_label") + self.text(b"a batch"),
                 self.text(labels) + self.listed([self.number(int(label)) for label in y]),
                 self.text(b"data") + self.array(pixels),

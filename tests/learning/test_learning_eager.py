@@ -31,7 +31,7 @@ def train() -> Samples:
     return Samples(rng.normal(size=(21, 1, 2, 3)).astype(np.float32), rng.integers(0, 3, 21))
 
 
-def task(
+def context(
     train: Samples,
     learning: LocalTraining,
     build: Callable[[], nn.Module] = net,
@@ -42,7 +42,7 @@ def task(
 
 
 def orders(given: ClientContext, purpose: str = "batches") -> Iterator[Tensor]:
-    """The batches that a task promises: by seed, purpose, round and client."""
+    """The batches of a context: by seed, purpose, round and client."""
     seed, t, client = given.key
     order = batch_order(given.n_samples, given.learning.epochs, stream(seed, purpose, t, client))
     for epoch in torch.from_numpy(order):
@@ -77,7 +77,7 @@ def descended(given: ClientContext, step: Callable[[Tensor, Tensor], Tensor]) ->
 @pytest.mark.parametrize("batch", [1, 8, 50])
 def test_training_is_torchs_own_sgd(train: Samples, momentum: float, weight_decay: float, batch: int) -> None:
     learning = LocalTraining(epochs=3, batch_size=batch, lr=0.1, momentum=momentum, weight_decay=weight_decay)
-    given = task(train, learning)
+    given = context(train, learning)
     module = net()
     vector_to_parameters(torch.from_numpy(given.model.initial.copy()), module.parameters())
     optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=momentum, weight_decay=weight_decay)
@@ -97,8 +97,8 @@ def test_training_is_torchs_own_sgd(train: Samples, momentum: float, weight_deca
 LEARNING = LocalTraining(epochs=2, batch_size=8, lr=0.1, momentum=0.5)
 
 
-def test_a_pull_adds_mu_times_the_distance_from_the_anchor(train: Samples) -> None:
-    given = task(train, LEARNING)
+def test_prox_adds_mu_times_the_distance_from_the_anchor(train: Samples) -> None:
+    given = context(train, LEARNING)
     anchor = np.random.default_rng(2).normal(size=given.model.initial.shape).astype(np.float32)
     expected = descended(
         given,
@@ -109,8 +109,8 @@ def test_a_pull_adds_mu_times_the_distance_from_the_anchor(train: Samples) -> No
     assert np.abs(trained - given.sgd(given.model.initial)[0]).max() > 0.01
 
 
-def test_a_shift_is_added_to_every_gradient(train: Samples) -> None:
-    given = task(train, LEARNING)
+def test_the_gradient_correction_is_added_to_every_gradient(train: Samples) -> None:
+    given = context(train, LEARNING)
     gradient_correction = np.random.default_rng(3).normal(size=given.model.initial.shape).astype(np.float32)
     expected = descended(
         given, lambda w, rows: gradient_at(given.model, train, rows)(w) + torch.from_numpy(gradient_correction)
@@ -121,9 +121,9 @@ def test_a_shift_is_added_to_every_gradient(train: Samples) -> None:
 
 
 @pytest.mark.parametrize("batch", [8, 5])
-def test_looking_ahead_takes_one_halfs_gradient_where_the_other_half_leads(train: Samples, batch: int) -> None:
+def test_the_inner_step_takes_the_gradient_of_one_half_after_a_step_with_the_other(train: Samples, batch: int) -> None:
     """With a batch of 5 the last one has a single sample, which is both halves."""
-    given = task(train, LocalTraining(epochs=2, batch_size=batch, lr=0.1, momentum=0.5))
+    given = context(train, LocalTraining(epochs=2, batch_size=batch, lr=0.1, momentum=0.5))
 
     def step(w: Tensor, rows: Tensor) -> Tensor:
         half = len(rows) // 2
@@ -136,8 +136,8 @@ def test_looking_ahead_takes_one_halfs_gradient_where_the_other_half_leads(train
     assert np.abs(trained - given.sgd(given.model.initial)[0]).max() > 0.001
 
 
-def test_all_three_work_together(train: Samples) -> None:
-    given = task(train, LEARNING)
+def test_all_three_options_together(train: Samples) -> None:
+    given = context(train, LEARNING)
     anchor, gradient_correction = (
         np.random.default_rng(4).normal(size=(2, *given.model.initial.shape)).astype(np.float32)
     )
@@ -159,14 +159,14 @@ def test_the_gradient_is_that_of_the_mean_loss(n: int) -> None:
     """1,203 samples take three blocks, the last a small one."""
     rng = np.random.default_rng(n)
     train = Samples(rng.normal(size=(n, 1, 2, 3)).astype(np.float32), rng.integers(0, 3, n))
-    given = task(train, LEARNING)
+    given = context(train, LEARNING)
     w = rng.normal(size=given.model.initial.shape).astype(np.float32)
     expected = gradient_at(given.model, train, torch.arange(n))(torch.from_numpy(w)).numpy()
     np.testing.assert_allclose(given.gradient(w), expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("n", [1, 21, 1203])
-def test_losses_and_hits_are_those_of_the_module(n: int) -> None:
+def test_losses_and_correct_predictions_are_those_of_the_module(n: int) -> None:
     rng = np.random.default_rng(n)
     test = Samples(rng.normal(size=(n, 1, 2, 3)).astype(np.float32), rng.integers(0, 3, n))
     model = as_model(net, 0)
@@ -176,25 +176,26 @@ def test_losses_and_hits_are_those_of_the_module(n: int) -> None:
     with torch.no_grad():
         logits = module(torch.from_numpy(test.x))
         expected = cross_entropy(logits, torch.from_numpy(test.y), reduction="none").numpy()
-    right, losses = Eager(model).losses(w, test)
-    assert right.tolist() == (logits.argmax(1).numpy() == test.y).tolist()
+    correct, losses = Eager(model).losses(w, test)
+    assert correct.tolist() == (logits.argmax(1).numpy() == test.y).tolist()
     np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-6)
-    given = task(test, LEARNING)
+    given = context(test, LEARNING)
     assert given.loss(w) == pytest.approx(expected.mean(dtype=np.float64), abs=1e-6)
 
 
 def test_training_is_a_function_of_its_key(train: Samples) -> None:
-    w = task(train, LEARNING).model.initial
+    w = context(train, LEARNING).model.initial
     trained = {
-        key: task(train, LEARNING, key=key).sgd(w)[0].tobytes() for key in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1))
+        key: context(train, LEARNING, key=key).sgd(w)[0].tobytes()
+        for key in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1))
     }
     assert len(set(trained.values())) == 4
     for key, expected in trained.items():
-        assert task(train, LEARNING, key=key).sgd(w)[0].tobytes() == expected
+        assert context(train, LEARNING, key=key).sgd(w)[0].tobytes() == expected
 
 
-def test_an_engine_remembers_nothing_of_what_it_did_before(train: Samples) -> None:
-    given = task(train, LEARNING)
+def test_an_engine_has_no_state(train: Samples) -> None:
+    given = context(train, LEARNING)
     w = given.model.initial
     fresh = given.sgd(w)[0].tobytes(), given.gradient(w).tobytes(), given.loss(w)
     gradient_correction = np.ones_like(w)
@@ -209,8 +210,8 @@ def test_an_engine_remembers_nothing_of_what_it_did_before(train: Samples) -> No
     assert (given.sgd(w)[0].tobytes(), given.gradient(w).tobytes(), given.loss(w)) == fresh
 
 
-def test_purposes_and_epochs_are_obeyed(train: Samples) -> None:
-    given = task(train, LEARNING)
+def test_purpose_and_epochs_are_used(train: Samples) -> None:
+    given = context(train, LEARNING)
     w = given.model.initial
     assert given.sgd(w, purpose="personal")[0].tobytes() != given.sgd(w)[0].tobytes()
     assert given.sgd(w, epochs=5)[1] == 15
@@ -219,8 +220,8 @@ def test_purposes_and_epochs_are_obeyed(train: Samples) -> None:
     assert trained.tobytes() == w.tobytes()
 
 
-def test_training_changes_nothing_that_it_was_given(train: Samples) -> None:
-    given = task(train, LEARNING)
+def test_training_does_not_change_its_arguments(train: Samples) -> None:
+    given = context(train, LEARNING)
     w, anchor, gradient_correction = (
         np.random.default_rng(0).normal(size=(3, *given.model.initial.shape)).astype(np.float32)
     )
@@ -229,35 +230,35 @@ def test_training_changes_nothing_that_it_was_given(train: Samples) -> None:
     before = w.tobytes(), train.x.tobytes()
     trained, _ = given.sgd(w, prox=(0.1, anchor), gradient_correction=gradient_correction, inner_step=0.1)
     assert (w.tobytes(), train.x.tobytes()) == before
-    kept = trained.tobytes()
+    before = trained.tobytes()
     given.sgd(w)
-    assert trained.tobytes() == kept, "what was returned belongs to the caller"
+    assert trained.tobytes() == before, "what was returned belongs to the caller"
 
 
-def test_dropout_is_drawn_by_the_key(train: Samples) -> None:
+def test_the_key_decides_dropout(train: Samples) -> None:
     w = as_model(dropping, 0).initial
     torch.manual_seed(1)
-    first = task(train, LEARNING, dropping).sgd(w)[0]
-    given = task(train, LEARNING, dropping)
+    first = context(train, LEARNING, dropping).sgd(w)[0]
+    given = context(train, LEARNING, dropping)
     torch.manual_seed(2)
     state = torch.random.get_rng_state()
     again = given.sgd(w)[0]
-    assert torch.equal(torch.random.get_rng_state(), state), "the caller's own random numbers go on as they were"
+    assert torch.equal(torch.random.get_rng_state(), state), "the caller's own random stream is unchanged"
     assert first.tobytes() == again.tobytes()
-    other = task(train, LEARNING, dropping, key=(5, 3, 7)).sgd(w)[0]
+    other = context(train, LEARNING, dropping, key=(5, 3, 7)).sgd(w)[0]
     assert first.tobytes() != other.tobytes()
 
 
-def test_dropout_is_at_work_in_training_and_at_rest_in_telling(train: Samples) -> None:
-    given = task(train, LEARNING, dropping)
-    without = task(train, LEARNING, lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 3)))
+def test_dropout_is_active_in_training_only(train: Samples) -> None:
+    given = context(train, LEARNING, dropping)
+    without = context(train, LEARNING, lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 3)))
     w = given.model.initial
     assert given.sgd(w)[0].tobytes() != without.sgd(w)[0].tobytes()
     assert given.loss(w) == without.loss(w)
 
 
-def test_the_gradient_of_a_module_that_draws_is_a_function_of_its_arguments(train: Samples) -> None:
-    given = task(train, LEARNING, dropping)
+def test_the_gradient_of_a_random_module_is_a_function_of_its_arguments(train: Samples) -> None:
+    given = context(train, LEARNING, dropping)
     torch.manual_seed(1)
     first = given.gradient(given.model.initial)
     state = torch.random.get_rng_state()
@@ -266,11 +267,11 @@ def test_the_gradient_of_a_module_that_draws_is_a_function_of_its_arguments(trai
     assert first.tobytes() == again.tobytes()
 
 
-def test_batch_statistics_are_allowed_and_nothing_is_kept_of_them(train: Samples) -> None:
+def test_batch_statistics_are_allowed_and_leave_no_state(train: Samples) -> None:
     def build() -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(6, track_running_stats=False), nn.Linear(6, 3))
 
-    given = task(train, LEARNING, build)
+    given = context(train, LEARNING, build)
     w = given.model.initial
     loss = given.loss(w)
     trained, _ = given.sgd(w)
@@ -278,7 +279,7 @@ def test_batch_statistics_are_allowed_and_nothing_is_kept_of_them(train: Samples
     assert given.loss(trained) < loss
 
 
-def test_a_training_that_leaves_the_numbers_says_whose_and_when(train: Samples) -> None:
-    given = task(train, LocalTraining(epochs=20, batch_size=8, lr=1e6, momentum=0.9, weight_decay=1.0))
+def test_a_training_that_diverges_names_client_and_round(train: Samples) -> None:
+    given = context(train, LocalTraining(epochs=20, batch_size=8, lr=1e6, momentum=0.9, weight_decay=1.0))
     with pytest.raises(DivergedError, match=r"client 7 .* round 2 .* learning rate \(now 1000000\.0\)"):
         given.sgd(given.model.initial)

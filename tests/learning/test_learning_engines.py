@@ -18,24 +18,24 @@ from pacfl.learning.native.engine import Native
 from pacfl.learning.nets import NETS
 
 
-def served() -> Model:
+def supported() -> Model:
     return as_model(lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)), 0)
 
 
-def unserved() -> Model:
+def unsupported() -> Model:
     return as_model(lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)), 0)
 
 
 SHAPE = (1, 2, 3)
 
 
-def test_auto_is_native_where_it_can_and_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    assert isinstance(build_engine("auto", served(), SHAPE), Native)
+def test_auto_is_native_without_a_warning_if_it_is_supported(caplog: pytest.LogCaptureFixture) -> None:
+    assert isinstance(build_engine("auto", supported(), SHAPE), Native)
     assert not [r for r in caplog.records if r.name == "pacfl"]
 
 
-def test_auto_falls_back_with_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    assert isinstance(build_engine("auto", unserved(), SHAPE), Eager)
+def test_auto_falls_back_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert isinstance(build_engine("auto", unsupported(), SHAPE), Eager)
     (record,) = [r for r in caplog.records if r.name == "pacfl"]
     assert record.levelno == logging.WARNING
     assert "eager" in record.getMessage()
@@ -43,20 +43,20 @@ def test_auto_falls_back_with_one_line(caplog: pytest.LogCaptureFixture) -> None
     assert "\n" not in record.getMessage()
 
 
-def test_native_says_why_it_cannot() -> None:
+def test_native_is_refused_with_the_reason() -> None:
     with pytest.raises(ModelError, match=r"Tanh.*engine = auto"):
-        build_engine("native", unserved(), SHAPE)
+        build_engine("native", unsupported(), SHAPE)
     with pytest.raises(ModelError, match="runs on the CPU, not on meta"):
-        build_engine("native", served(), SHAPE, device="meta")
+        build_engine("native", supported(), SHAPE, device="meta")
 
 
 def test_eager_is_eager() -> None:
-    assert isinstance(build_engine("eager", served(), SHAPE), Eager)
+    assert isinstance(build_engine("eager", supported(), SHAPE), Eager)
 
 
-def test_a_word_that_is_no_engine_is_refused() -> None:
+def test_an_unknown_engine_is_refused() -> None:
     with pytest.raises(ModelError, match="auto, native, eager, got 'fast'"):
-        build_engine("fast", served(), SHAPE)
+        build_engine("fast", supported(), SHAPE)
 
 
 @pytest.mark.parametrize("method", ["sgd", "gradient", "losses"])
@@ -64,43 +64,43 @@ def test_an_engine_that_differs_is_not_used(
     method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One part in a thousand is far above rounding."""
-    honest = getattr(Native, method)
+    correct = getattr(Native, method)
 
     def off(*args: Any, **kwargs: Any) -> Any:
-        told = honest(*args, **kwargs)
-        return (told[0], told[1] * np.float32(1.001)) if isinstance(told, tuple) else told + np.float32(1e-3)
+        result = correct(*args, **kwargs)
+        return (result[0], result[1] * np.float32(1.001)) if isinstance(result, tuple) else result + np.float32(1e-3)
 
     monkeypatch.setattr(Native, method, off)
-    assert isinstance(build_engine("auto", served(), SHAPE), Eager)
+    assert isinstance(build_engine("auto", supported(), SHAPE), Eager)
     assert "differs from the eager engine's by" in caplog.text
 
 
-def test_an_engine_that_gives_no_numbers_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_returns_nan_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(self: Native, w: Vector, samples: Samples) -> NDArray[np.float32]:  # noqa: ARG001
         return np.full_like(w, np.nan)
 
     monkeypatch.setattr(Native, "gradient", nothing)
-    assert isinstance(build_engine("auto", served(), SHAPE), Eager)
+    assert isinstance(build_engine("auto", supported(), SHAPE), Eager)
 
 
-def test_where_the_compiler_is_missing_the_line_says_how_to_get_it(
+def test_without_the_compiler_the_warning_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in [name for name in sys.modules if name.startswith("pacfl.learning.native")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "llvmlite", None)
-    assert isinstance(build_engine("auto", served(), SHAPE), Eager)
+    assert isinstance(build_engine("auto", supported(), SHAPE), Eager)
     assert "llvmlite is not installed (pip install 'pacfl[learning]')" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["mlp", "logistic", "lenet5"])
-def test_our_own_nets_pass_the_comparison(name: str) -> None:
+def test_the_nets_of_the_package_pass_the_comparison(name: str) -> None:
     shape = (1, 28, 28)
     model = as_model(lambda: NETS[name](shape, 10), 0)
     assert isinstance(build_engine("native", model, shape), Native)
 
 
-def test_the_line_is_seen_by_whoever_configured_nothing(tmp_path: Path) -> None:
+def test_the_warning_is_printed_without_any_configuration(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "from torch import nn\n"

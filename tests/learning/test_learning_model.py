@@ -1,13 +1,19 @@
+import re
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from pacfl.learning.client_context import Samples
+from pacfl.errors import ModelError
+from pacfl.learning.client_context import ClientContext, Samples
 from pacfl.learning.eager import Eager, check_outputs
+from pacfl.learning.engines import build_engine
 from pacfl.learning.model import Model, as_model
 from pacfl.learning.nets import NETS, ResNet9, lenet5, logistic, mlp
+from pacfl.learning.settings import LocalTraining
 
 RNG = np.random.default_rng(0)
 
@@ -143,7 +149,7 @@ def test_an_engine_with_a_vector_is_the_module_with_those_weights(kind: str) -> 
     assert losses.tobytes() == expected.tobytes()
 
 
-def test_the_starting_point_is_addressed_by_the_seed_and_disturbs_no_other_randomness() -> None:
+def test_the_seed_decides_the_initial_weights_and_other_streams_are_unchanged() -> None:
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
     model, again, other = (as_model(lambda: mlp((1, 8, 8), 10), seed) for seed in (1, 1, 2))
@@ -166,22 +172,52 @@ class Projected(nn.Module):
         return logits
 
 
-def test_what_a_module_draws_when_it_is_built_is_the_same_in_every_engine() -> None:
+def test_random_buffers_of_a_module_are_the_same_in_every_engine() -> None:
     model = as_model(Projected, 0)
     test = samples(9, 6, classes=3)
     one, other = (Eager(model).losses(model.initial, test)[1] for _ in range(2))
     assert one.tobytes() == other.tobytes()
 
 
-@pytest.mark.parametrize("norm", [nn.BatchNorm1d(6), nn.InstanceNorm1d(6, affine=True, track_running_stats=True)])
-def test_running_statistics_are_refused_with_advice(norm: nn.Module) -> None:
-    def build() -> nn.Module:
-        return nn.Sequential(nn.Linear(4, 6), norm, nn.Linear(6, 2))
+def image_net(norm: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 6, 3), norm, nn.Flatten(), nn.Linear(24, 2))
 
-    with pytest.raises(ValueError, match=r"GroupNorm") as told:
-        as_model(build, 0)
-    assert type(norm).__name__ in str(told.value)
-    assert "'1'" in str(told.value)
+
+def table_net(norm: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 6), norm, nn.Linear(6, 2))
+
+
+NORMALISED: dict[str, tuple[Callable[[nn.Module], nn.Module], nn.Module, tuple[int, ...]]] = {
+    "BatchNorm1d": (table_net, nn.BatchNorm1d(6), (4,)),
+    "BatchNorm2d": (image_net, nn.BatchNorm2d(6), (1, 4, 4)),
+    "InstanceNorm2d": (image_net, nn.InstanceNorm2d(6, affine=True, track_running_stats=True), (1, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", NORMALISED)
+@pytest.mark.parametrize("engine", ["eager", "auto"])
+def test_running_statistics_are_refused_and_the_advice_works(name: str, engine: str) -> None:
+    """The layer that the message names is put in its place: it trains, also with a last batch of one sample."""
+    net, layer, shape = NORMALISED[name]
+    with pytest.raises(ModelError, match=rf"layer '1' is a {name}") as error:
+        as_model(lambda: net(layer), 0)
+    advice = re.search(r"use (nn\..*\))", str(error.value))
+    assert advice is not None
+    model = as_model(lambda: net(eval(advice[1], {"nn": nn})), 0)
+    x = np.random.default_rng(0).normal(size=(21, *shape)).astype(np.float32)
+    train = Samples(x, (x.reshape(21, -1)[:, 0] > 0).astype(np.int64))
+    check_outputs(model.build(), train, 2)
+    context = ClientContext(
+        model, train, LocalTraining(epochs=20, lr=0.01), build_engine(engine, model, shape), (0, 0, 0), train.x
+    )
+    trained, _ = context.sgd(model.initial)
+    assert context.loss(trained) < context.loss(model.initial)
+    assert np.isfinite(context.engine.losses(trained, Samples(x[:1], train.y[:1]))[1]).all()
+
+
+def test_layers_without_sizes_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"layer '1' .LazyLinear. has no size yet"):
+        as_model(lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(3)), 0)
 
 
 def test_a_module_without_weights_is_refused() -> None:
@@ -203,25 +239,70 @@ def test_the_smallest_images_of_lenet5_are_sixteen_pixels_wide() -> None:
     assert lenet5((1, 16, 16), 10)(torch.zeros(2, 1, 16, 16)).shape == (2, 10)
 
 
-def test_outputs_that_cannot_tell_all_classes_are_refused() -> None:
+def test_fewer_outputs_than_classes_are_refused() -> None:
     module = mlp((1, 4, 4), 9, hidden=3)
-    with pytest.raises(ValueError, match="10 classes"):
+    with pytest.raises(ModelError, match=r"returns a tensor of shape \(1, 9\).*\(n, 10\)"):
         check_outputs(module, samples(3, 1, 4, 4), 10)
     check_outputs(module, samples(3, 1, 4, 4), 9)
     check_outputs(module, samples(3, 1, 4, 4), 2)
 
 
-def test_outputs_of_another_form_are_refused() -> None:
-    with pytest.raises(ValueError, match="outputs of shape"):
-        check_outputs(nn.Linear(4, 10), samples(3, 2, 4), 10)
+class TwoInputs(nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a + b
 
 
-def test_samples_that_the_module_cannot_take_are_refused_with_their_shape() -> None:
-    with pytest.raises(ValueError, match=r"\(1, 5, 5\)"):
-        check_outputs(mlp((1, 4, 4), 10), samples(3, 1, 5, 5), 10)
+class TwoOutputs(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x, x
 
 
-def test_samples_that_may_not_be_written_are_no_reason_to_warn() -> None:
+class OnlyInTraining(nn.Module):
+    """As nets with auxiliary classifiers do."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        return (x, x) if self.training else x
+
+
+class Broken(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, [10, 20]]
+
+
+@pytest.mark.parametrize(
+    ("build", "shape", "reason"),
+    [
+        (lambda: nn.Linear(4, 10), (2, 4), r"returns a tensor of shape \(1, 2, 10\) for one sample"),
+        (lambda: nn.Flatten(0), (10,), r"returns a tensor of shape \(10,\)"),
+        (lambda: nn.Unflatten(1, (2, 5)), (10,), r"returns a tensor of shape \(1, 2, 5\)"),
+        (TwoOutputs, (10,), "returns a tuple"),
+        (OnlyInTraining, (10,), "returns a tuple"),
+        (TwoInputs, (10,), "TypeError.*'b'.*concatenate the inputs"),
+        (lambda: nn.Embedding(5, 10), (3,), "RuntimeError.*embed tokens before"),
+        (lambda: mlp((1, 4, 4), 10), (1, 5, 5), r"of shape \(1, 5, 5\): RuntimeError"),
+        (Broken, (5,), "IndexError"),
+        (lambda: nn.BatchNorm1d(10, track_running_stats=False), (10,), "ValueError.*nn.GroupNorm"),
+    ],
+)
+def test_a_model_that_does_not_turn_samples_into_logits_is_refused(
+    build: Callable[[], nn.Module], shape: tuple[int, ...], reason: str
+) -> None:
+    """What it did, and what is expected: every message says both."""
+    size = ", ".join(map(str, shape))
+    with pytest.raises(ModelError, match=reason) as error:
+        check_outputs(build(), samples(3, *shape), 10)
+    assert f"take one float32 tensor of shape (n, {size}) and return logits of shape (n, 10)" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_checking_a_model_draws_none_of_the_callers_random_numbers() -> None:
+    module = nn.Sequential(nn.Dropout(), nn.Linear(6, 3))
+    before = torch.random.get_rng_state()
+    check_outputs(module, samples(3, 6), 3)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_read_only_samples_give_no_warning() -> None:
     """As those of a memory-mapped file."""
     given = samples(3, 1, 4, 4)
     given.x.flags.writeable = False

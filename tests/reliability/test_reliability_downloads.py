@@ -77,7 +77,7 @@ def test_a_download_that_broke_off_is_begun_again_by_the_same_command(
     part: float, server: Unsteady, tmp_path: Path
 ) -> None:
     server.parts = (part,)
-    with pytest.raises(DataError, match=r"could not be downloaded.*Nothing was kept; try again"):
+    with pytest.raises(DataError, match=r"could not be downloaded.*Nothing was saved; try again"):
         download("mnist", tmp_path)
     assert files_in(tmp_path) == {}
     download("mnist", tmp_path)

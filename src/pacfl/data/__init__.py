@@ -1,7 +1,6 @@
 """Data sets, read from the files in which they are published, and divided among clients. No torch."""
 
 from pacfl.data.catalogue import Entry, catalogue
-from pacfl.data.clients import ClientData, split
 from pacfl.data.dataset import Dataset, from_arrays, normalised
 from pacfl.data.digits import digits
 from pacfl.data.download import download
@@ -11,7 +10,7 @@ from pacfl.data.mixture import mixture
 from pacfl.data.partition import SCHEMES, Partition, build_scheme, partition
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme
 from pacfl.data.specs import DATASETS, MIX4, DatasetSpec, Remote
-from pacfl.data.subset import held_out, subsample, subset
+from pacfl.data.subset import subsample, subset, validation_split
 from pacfl.errors import DataError
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "SCHEMES",
     "ByAttribute",
     "BySet",
-    "ClientData",
     "DataError",
     "Dataset",
     "DatasetSpec",
@@ -39,12 +37,11 @@ __all__ = [
     "digits",
     "download",
     "from_arrays",
-    "held_out",
     "load",
     "mixture",
     "normalised",
     "partition",
-    "split",
     "subsample",
     "subset",
+    "validation_split",
 ]

@@ -1,4 +1,4 @@
-"""What data sets there are: known, found and missing."""
+"""The list of data sets: what is there, and what is missing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Entry:
     n_train: int | None = None
     n_test: int | None = None
     missing: tuple[str, ...] = ()
-    problem: str | None = None  # it is there, but cannot be read
+    problem: str | None = None  # why files that are there cannot be read
     how: str = ""
     files: tuple[Remote, ...] = ()
 
@@ -34,20 +34,20 @@ class Entry:
 
 
 def catalogue(folder: str | Path | None = None) -> list[Entry]:
-    """Every known data set, and every other .npz file of the folder that holds one."""
+    """Every data set with a name, and every other .npz file of the folder that contains one."""
     place = data_folder(folder)
-    named = [_entry(known, place) for known in DATASETS.values()]
+    named = [_entry(spec, place) for spec in DATASETS.values()]
     return [_digits(), *named, _mix4(named), *_own(place)]
 
 
-def _entry(known: DatasetSpec, folder: Path) -> Entry:
-    found = locate(known, folder)
-    how = how_to_get(known)
+def _entry(spec: DatasetSpec, folder: Path) -> Entry:
+    found = locate(spec, folder)
+    how = how_to_get(spec)
     if found is None:
-        missing = nearest_missing(known, folder)
-        return Entry(known.name, known.title, missing=missing, how=how, files=known.files)
+        missing = nearest_missing(spec, folder)
+        return Entry(spec.name, spec.title, missing=missing, how=how, files=spec.files)
     form, search = found
-    return _counted(known.name, known.title, form, search.paths, how, known.files)
+    return _counted(spec.name, spec.title, form, search.paths, how, spec.files)
 
 
 def _counted(
@@ -69,16 +69,16 @@ def _digits() -> Entry:
 
 
 def _mix4(named: Sequence[Entry]) -> Entry:
-    parts = [entry for entry in named if entry.name in MIX4]
+    sets = [entry for entry in named if entry.name in MIX4]
     title = f"MIX-4: {', '.join(MIX4)}, 40 classes; other mixtures by sets=[...]"
-    missing = tuple(entry.name for entry in parts if not entry.found)
+    missing = tuple(entry.name for entry in sets if not entry.found)
     if missing:
         return Entry("mix4", title, missing=missing, how="get the missing sets, or name others with sets=[...]")
-    n_train, n_test = sum(entry.n_train or 0 for entry in parts), sum(entry.n_test or 0 for entry in parts)
+    n_train, n_test = sum(entry.n_train or 0 for entry in sets), sum(entry.n_test or 0 for entry in sets)
     return Entry("mix4", title, None, "mixture", n_train, n_test)
 
 
 def _own(folder: Path) -> list[Entry]:
     paths = sorted(path for path in folder.glob("*.npz") if path.stem not in DATASETS)
     entries = [_counted(path.stem, "your own arrays", npz_format(path.stem), (path,)) for path in paths]
-    return [entry for entry in entries if entry.found]  # other files may well be no data sets
+    return [entry for entry in entries if entry.found]  # other files need not be data sets

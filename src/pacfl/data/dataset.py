@@ -17,7 +17,7 @@ Pixels = NDArray[np.uint8 | np.float32]
 Labels = NDArray[np.int64]
 Indices = NDArray[np.intp]
 Flags = NDArray[np.bool_]
-Moments = NDArray[np.float64]  # (channels,) or ()
+Moments = NDArray[np.float64]  # (channels,) of images with channels, () without, (columns,) of tables
 T = TypeVar("T")
 
 # Samples turned into floats at a time: few enough for them to stay in the processor's cache.
@@ -50,16 +50,16 @@ class Dataset:
         _check_samples(self.name, "x_test", self.x_test)
         if self.x_train.shape[1:] != self.x_test.shape[1:] or self.x_train.dtype != self.x_test.dtype:
             raise DataError(
-                f"{self.name}: training and test samples must be alike, got {_kind(self.x_train)} and "
-                f"{_kind(self.x_test)}; resize or convert one of them"
+                f"{self.name}: training and test samples must have the same shape and type, got "
+                f"{_kind(self.x_train)} and {_kind(self.x_test)}; resize or convert one of them"
             )
-        for part, x in (("train", self.x_train), ("test", self.x_test)):
-            _check_range(self.name, f"y_{part}", getattr(self, f"y_{part}"), len(x), self.n_classes)
-            _check_range(self.name, f"source_{part}", getattr(self, f"source_{part}"), len(x), len(self.source_names))
-            for name, flags in getattr(self, f"attributes_{part}").items():
+        for split, x in (("train", self.x_train), ("test", self.x_test)):
+            _check_range(self.name, f"y_{split}", getattr(self, f"y_{split}"), len(x), self.n_classes)
+            _check_range(self.name, f"source_{split}", getattr(self, f"source_{split}"), len(x), len(self.source_names))
+            for name, flags in getattr(self, f"attributes_{split}").items():
                 if flags.shape != (len(x),) or flags.dtype != np.bool_:
                     raise DataError(
-                        f"{self.name}: attribute {name!r} must be yes or no for each of {len(x)} samples of x_{part}, "
+                        f"{self.name}: attribute {name!r} must be yes or no for each of {len(x)} samples of x_{split}, "
                         f"got shape {flags.shape} of {flags.dtype}"
                     )
 
@@ -70,7 +70,7 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """A name that samples and labels have only if they are the same."""
+        """A hash of all samples and labels."""
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.x_train, self.y_train, self.x_test, self.y_test):
             digest.update(f"{array.dtype} {array.shape}".encode())
@@ -108,30 +108,29 @@ def from_arrays(
 
 
 def normalised(dataset: Dataset) -> Dataset:
-    """The same data as float32 with mean 0 and deviation 1 for every source and channel.
+    """The same data as float32 with mean 0 and standard deviation 1, for every source apart.
 
-    uint8 is first brought to 0..1. Mean and deviation are those of the source's own training pixels: test pixels are
-    never looked at. Images without channels and features have one mean and one deviation, as one channel has.
+    Images have one mean and one standard deviation per channel, tables one per column. Both are measured on the
+    source's own training samples; uint8 is first brought to 0..1. A column that is constant in training becomes 0.
     The channels of an image lie one after the other in memory, as models take them.
     """
-    x_train, x_test = _planes(dataset.x_train.shape), _planes(dataset.x_test.shape)
+    x_train, x_test = _empty_channels_first(dataset.x_train.shape), _empty_channels_first(dataset.x_test.shape)
     for source, name in enumerate(dataset.source_names):
         train = np.flatnonzero(dataset.source_train == source)
-        mean, deviation = _moments(dataset.x_train, train, name)
+        mean, std = _moments(dataset.x_train, train, name)
         for x, rows, result in (
             (dataset.x_train, train, x_train),
             (dataset.x_test, np.flatnonzero(dataset.source_test == source), x_test),
         ):
-            _of_blocks(partial(_put_normal, x, mean, deviation, result), rows)
+            _map_blocks(partial(_normalise_block, x, mean, std, result), rows)
     return replace(dataset, x_train=_channels_last(x_train), x_test=_channels_last(x_test))
 
 
-def _put_normal(x: Pixels, mean: Moments, deviation: Moments, result: NDArray[np.float32], block: Indices) -> None:
-    result[block] = _normal(x[block], mean, deviation)
+def _normalise_block(x: Pixels, mean: Moments, std: Moments, result: NDArray[np.float32], block: Indices) -> None:
+    result[block] = _normalised_samples(x[block], mean, std)
 
 
-def _planes(shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Room for samples, channels first."""
+def _empty_channels_first(shape: tuple[int, ...]) -> NDArray[np.float32]:
     return np.empty((shape[0], shape[3], *shape[1:3]) if len(shape) == 4 else shape, dtype=np.float32)
 
 
@@ -139,52 +138,61 @@ def _channels_last(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.moveaxis(x, 1, -1) if x.ndim == 4 else x
 
 
-def _normal(x: Pixels, mean: Moments, deviation: Moments) -> NDArray[np.float32]:
-    """Pixels as they are learnt from, channels first. There are 256 kinds of bytes in a channel: each is computed once.
+def _normalised_samples(x: Pixels, mean: Moments, std: Moments) -> NDArray[np.float32]:
+    """Samples normalised, channels first.
 
-    Planes are written one by one: a whole image at a time would jump through memory.
+    A channel of bytes has 256 values: each is computed once. Channels are written one by one, because writing an
+    image at a time would jump through memory.
     """
-    if x.dtype == np.uint8:
-        every = _scaled(np.arange(256, dtype=np.uint8))[:, None]
-        table = ((every - mean) / deviation).astype(np.float32)  # (256, channels)
-        places = x.astype(np.intp)
-        if x.ndim != 4:
-            return table[:, 0].take(places)
-        planes = _planes(x.shape)
+    result = _empty_channels_first(x.shape)
+    if x.dtype == np.uint8 and x.ndim > 2:
+        values = _scaled(np.arange(256, dtype=np.uint8))[:, None]
+        table = ((values - mean) / std).astype(np.float32)  # (256, channels)
+        positions = x.astype(np.intp)
+        if x.ndim == 3:
+            return table[:, 0].take(positions)
         for c in range(x.shape[-1]):
-            planes[:, c] = table[:, c].take(places[..., c])
-        return planes
-    planes = _planes(x.shape)
-    _channels_last(planes)[...] = (_scaled(x) - mean) / deviation
-    return planes
+            result[:, c] = table[:, c].take(positions[..., c])
+        return result
+    _channels_last(result)[...] = (_scaled(x) - mean) / std
+    return result
 
 
 def _moments(x: Pixels, rows: Indices, name: str) -> tuple[Moments, Moments]:
-    """Mean and deviation of each channel over the rows."""
+    """Mean and standard deviation of each channel or column over the rows; infinite for a constant column."""
     if len(rows) == 0:
-        raise DataError(f"{name}: has no training samples to take mean and deviation from; leave the source out")
+        raise DataError(
+            f"{name}: has no training samples to compute a mean and a standard deviation from; leave the source out"
+        )
     mean = _mean_over_samples(x, rows, np.float64(0.0), power=1)
-    deviation = np.sqrt(_mean_over_samples(x, rows, mean, power=2))
-    if not np.all(deviation > 0):
+    std = np.sqrt(_mean_over_samples(x, rows, mean, power=2))
+    if x.ndim == 2:
+        # Compared, because the standard deviation of a constant is not exactly 0 if its mean had to be rounded
+        varies = np.any(_map_blocks(lambda block: (x[block] != x[rows[0]]).any(axis=0), rows), axis=0)
+        std = np.where(varies, std, np.inf)
+        if not varies.any():
+            raise DataError(f"{name}: the columns of the training samples do not vary and cannot be normalised")
+    elif not np.all(std > 0):
         raise DataError(f"{name}: the training pixels of a channel do not vary and cannot be normalised; use raw ones")
-    return mean, deviation
+    return mean, std
 
 
 def _mean_over_samples(x: Pixels, rows: Indices, centre: Moments | np.float64, power: int) -> Moments:
-    """Mean of (x - centre)^power over the rows and all pixels of a channel."""
+    """Mean of (x - centre)^power over the rows and all pixels of a channel, or over the rows of a column."""
     total = np.zeros(x.shape[1:])
-    for part in _of_blocks(lambda block: ((_scaled(x[block]) - centre) ** power).sum(axis=0), rows):
-        total += part
-    axes = (0, 1) if x.ndim == 4 else None
-    return np.asarray(total.mean(axis=axes) / len(rows))
+    for of_block in _map_blocks(lambda block: ((_scaled(x[block]) - centre) ** power).sum(axis=0), rows):
+        total += of_block
+    if x.ndim > 2:
+        total = np.asarray(total.mean(axis=(0, 1) if x.ndim == 4 else None))
+    return np.asarray(total / len(rows))
 
 
 def _scaled(x: Pixels) -> NDArray[np.float64]:
     return x.astype(np.float64) * (1 / 255 if x.dtype == np.uint8 else 1.0)
 
 
-def _of_blocks(work: Callable[[Indices], T], rows: Indices) -> list[T]:
-    """What is done for each block of rows, in their order: numpy lets other threads run meanwhile."""
+def _map_blocks(work: Callable[[Indices], T], rows: Indices) -> list[T]:
+    """The results for each block of rows, in order, computed by threads: numpy releases the GIL."""
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return list(threads.map(work, [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]))
 
@@ -202,7 +210,7 @@ def _as_labels(name: str, what: str, y: ArrayLike) -> Labels:
         array = array[:, 0]
     if array.dtype.kind not in "ui" or array.ndim != 1:
         raise DataError(
-            f"{name}: {what} must be one whole number for each sample, got shape {array.shape} of {array.dtype}; "
+            f"{name}: {what} must be one integer for each sample, got shape {array.shape} of {array.dtype}; "
             "number the classes from 0"
         )
     return array.astype(np.int64, copy=False)
@@ -221,9 +229,7 @@ def _check_samples(name: str, what: str, x: NDArray[Any]) -> None:
 
 def _check_range(name: str, what: str, y: NDArray[Any], n: int, end: int) -> None:
     if y.shape != (n,) or y.dtype.kind not in "ui":
-        raise DataError(
-            f"{name}: {what} must be one whole number for each of {n} samples, got shape {y.shape} of {y.dtype}"
-        )
+        raise DataError(f"{name}: {what} must be one integer for each of {n} samples, got shape {y.shape} of {y.dtype}")
     if y.min() < 0 or y.max() >= end:
         raise DataError(
             f"{name}: {what} must lie in 0..{end - 1}, got {y.min()}..{y.max()}; number the classes from 0, or say "

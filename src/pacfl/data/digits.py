@@ -1,4 +1,4 @@
-"""Scikit-learn's handwritten digits, made heterogeneous: a small data set that needs no download."""
+"""Scikit-learn's handwritten digits in several domains: a small heterogeneous data set that needs no download."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -23,22 +23,22 @@ TEST_EVERY: Final = 5
 
 
 def digits(domains: Sequence[str] = tuple(DOMAINS), disjoint_labels: bool = False) -> Dataset:
-    """Digits 8 × 8 in several domains, each showing all of the images its own way; the source is the domain.
+    """Digits 8 × 8 in several domains, each with all of the images transformed; the source is the domain.
 
-    Every fifth image of each class is for testing, in all domains: no test image is ever seen in training, turned or
-    not. Labels are the digits 0..9 in every domain, or 10 further ones for each with disjoint_labels.
+    Every fifth image of each class is for testing, in all domains: no test image is in the training data, in any
+    form. Labels are the digits 0..9 in every domain, or 10 other labels for each domain with disjoint_labels.
     """
     unknown = next((domain for domain in domains if domain not in DOMAINS), None)
     if unknown is not None or isinstance(domains, str) or not domains:
         raise DataError(f"digits have no domain {unknown or domains!r}{suggestion(unknown or '', DOMAINS)}")
     images, labels = _embedded()
     test = _every_fifth(labels)
-    parts = []
+    datasets = []
     for domain in domains:
         shown = np.ascontiguousarray(DOMAINS[domain](images))
-        part = from_arrays(shown[~test], labels[~test], shown[test], labels[test], domain, n_classes=10)
-        parts.append((domain, part))
-    return mixture(parts, disjoint_labels, name="digits")
+        dataset = from_arrays(shown[~test], labels[~test], shown[test], labels[test], domain, n_classes=10)
+        datasets.append((domain, dataset))
+    return mixture(datasets, disjoint_labels, name="digits")
 
 
 def count_digits() -> tuple[int, int]:
@@ -53,7 +53,7 @@ def _embedded() -> tuple[Images, NDArray[np.int64]]:
 
 
 def _every_fifth(labels: NDArray[np.int64]) -> Flags:
-    """True for every fifth sample of each class: a division that no random generator's version can change."""
+    """True for every fifth sample of each class: a split that does not depend on the version of a random generator."""
     test = np.zeros(len(labels), dtype=np.bool_)
     for label in np.unique(labels):
         test[np.flatnonzero(labels == label)[TEST_EVERY - 1 :: TEST_EVERY]] = True

@@ -1,4 +1,4 @@
-"""DatasetSpec data sets from where they are published, checked by their checksums."""
+"""Download of data sets from where they are published, checked by their checksums."""
 
 import hashlib
 import shutil
@@ -13,49 +13,49 @@ from pacfl.settings import suggestion
 
 
 def download(name: str, folder: str | Path | None = None) -> list[Path]:
-    """The files of a data set, fetched into the folder where they are not there yet.
+    """The files of a data set; those that are missing in the folder are downloaded.
 
-    A file appears under its name only when it is whole and has the known checksum. A download that broke off is begun
-    again; of two processes that want the same file, one waits for the other.
+    A file appears under its name only when it is complete and has the expected checksum. An interrupted download
+    starts again; of two processes that download the same file, one waits for the other.
     """
     if name not in DATASETS:
         raise DataError(f"there is no data set {name!r} to download{suggestion(name, _downloadable())}")
-    known = DATASETS[name]
-    if not known.files:
-        raise DataError(f"{name} cannot be downloaded; {how_to_get(known)}")
+    spec = DATASETS[name]
+    if not spec.files:
+        raise DataError(f"{name} cannot be downloaded; {how_to_get(spec)}")
     pooch = library("pooch", f"downloading {name}", "data")
     place = data_folder(folder)
     logger = pooch.get_logger()
     level = logger.level
     logger.setLevel("ERROR")  # programs print, libraries do not
     try:
-        return [_fetched(pooch.retrieve, place / file.target, file.url, file.md5) for file in known.files]
+        return [_fetched(pooch.retrieve, place / file.target, file.url, file.md5) for file in spec.files]
     finally:
         logger.setLevel(level)
 
 
 def _fetched(retrieve: Callable[..., object], target: Path, url: str, md5: str) -> Path:
-    part = target.with_name(f".{target.name}.part")  # a folder, in which nobody looks for data
+    partial = target.with_name(f".{target.name}.part")  # a folder, in which nobody looks for data
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with locked(target.parent):
             try:
-                shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
-                if not _is_whole(target, md5):
-                    retrieve(url, known_hash=f"md5:{md5}", fname=target.name, path=part)
-                    (part / target.name).replace(target)
+                shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+                if not _is_complete(target, md5):
+                    retrieve(url, known_hash=f"md5:{md5}", fname=target.name, path=partial)
+                    (partial / target.name).replace(target)
             finally:
-                shutil.rmtree(part, ignore_errors=True)
+                shutil.rmtree(partial, ignore_errors=True)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())[:300]
         raise DataError(
-            f"{url} could not be downloaded to {target}: {reason}. Nothing was kept; try again, or fetch the file by "
+            f"{url} could not be downloaded to {target}: {reason}. Nothing was saved; try again, or fetch the file by "
             f"hand and put it there (md5 {md5})"
         ) from None
     return target
 
 
-def _is_whole(path: Path, md5: str) -> bool:
+def _is_complete(path: Path, md5: str) -> bool:
     if not path.exists():
         return False
     with path.open("rb") as file:
@@ -63,4 +63,4 @@ def _is_whole(path: Path, md5: str) -> bool:
 
 
 def _downloadable() -> list[str]:
-    return [name for name, known in DATASETS.items() if known.files]
+    return [name for name, spec in DATASETS.items() if spec.files]

@@ -1,4 +1,4 @@
-"""Name of a data set -> the data set."""
+"""Data sets by name."""
 
 import inspect
 import os
@@ -40,36 +40,36 @@ def load(name: str, folder: str | Path | None = None, **options: object) -> Data
     return loader(place, **options)
 
 
-def locate(known: DatasetSpec, folder: Path) -> tuple[Format, Search] | None:
-    """The first format of which everything is there."""
-    searches = ((form, form.search(folder)) for form in known.formats)
+def locate(spec: DatasetSpec, folder: Path) -> tuple[Format, Search] | None:
+    """The first format whose files are all there."""
+    searches = ((form, form.search(folder)) for form in spec.formats)
     return next(((form, found) for form, found in searches if found.complete), None)
 
 
-def nearest_missing(known: DatasetSpec, folder: Path) -> tuple[str, ...]:
-    """What is missing of the format of which most is there."""
-    searches = [form.search(folder) for form in known.formats]
+def nearest_missing(spec: DatasetSpec, folder: Path) -> tuple[str, ...]:
+    """The missing files of the format that lacks the fewest."""
+    searches = [form.search(folder) for form in spec.formats]
     return max(searches, key=lambda found: len(found.paths)).missing
 
 
-def _named(known: DatasetSpec, folder: Path) -> Dataset:
-    form, found = _located(known, folder)
-    return form.read(known.name, found.paths, known.n_classes)
+def _named(spec: DatasetSpec, folder: Path) -> Dataset:
+    form, found = _located(spec, folder)
+    return form.read(spec.name, found.paths, spec.n_classes)
 
 
 def _celeba(
     folder: Path, *, label: str = "Smiling", size: int = 32, n_train: int | None = None, n_test: int | None = None
 ) -> Dataset:
-    known = DATASETS["celeba"]
-    form, found = _located(known, folder)
-    return form.read(known.name, found.paths, known.n_classes, label=label, size=size, n_train=n_train, n_test=n_test)
+    spec = DATASETS["celeba"]
+    form, found = _located(spec, folder)
+    return form.read(spec.name, found.paths, spec.n_classes, label=label, size=size, n_train=n_train, n_test=n_test)
 
 
-def _located(known: DatasetSpec, folder: Path) -> tuple[Format, Search]:
-    found = locate(known, folder)
+def _located(spec: DatasetSpec, folder: Path) -> tuple[Format, Search]:
+    found = locate(spec, folder)
     if found is None:
-        missing = ", ".join(nearest_missing(known, folder))
-        raise DataError(f"{known.name} is not complete in {folder}: missing {missing}. To get it: {how_to_get(known)}")
+        missing = ", ".join(nearest_missing(spec, folder))
+        raise DataError(f"{spec.name} is not complete in {folder}: missing {missing}. To get it: {how_to_get(spec)}")
     return found
 
 
@@ -92,7 +92,7 @@ def _mix4(folder: Path, *, sets: Sequence[str] = MIX4, disjoint_labels: bool = T
 
 
 LOADERS: Final[Mapping[str, Callable[..., Dataset]]] = {
-    **{name: partial(_named, known) for name, known in DATASETS.items()},
+    **{name: partial(_named, spec) for name, spec in DATASETS.items()},
     "celeba": _celeba,
     "digits": _digits,
     "mixture": _mixture,

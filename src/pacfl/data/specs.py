@@ -1,4 +1,4 @@
-"""The data sets known by name: how they are stored, and where they come from."""
+"""Data sets that have a name: how they are stored, and where they come from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MIX4: Final = ("cifar10", "svhn", "fmnist", "usps")
 
 @dataclass(frozen=True)
 class Remote:
-    """A file to download: where from, where to under the data folder, and how to know that it is the right one."""
+    """A file to download: its address, its path in the data folder, its size and its checksum."""
 
     url: str
     target: str
@@ -23,7 +23,7 @@ class Remote:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """A data set known by name. Formats are tried in order, so that the complete true format wins over an extract."""
+    """A data set that has a name. Formats are tried in order, so that the published one is preferred to an extract."""
 
     name: str
     title: str
@@ -149,14 +149,14 @@ _SETS: Final = (
         "list_attr_celeba.txt and list_eval_partition.txt into celeba/",
     ),
 )
-DATASETS: Final[Mapping[str, DatasetSpec]] = {known.name: known for known in _SETS}
+DATASETS: Final[Mapping[str, DatasetSpec]] = {spec.name: spec for spec in _SETS}
 
 
-def how_to_get(known: DatasetSpec) -> str:
+def how_to_get(spec: DatasetSpec) -> str:
     """One line on where a data set comes from."""
     ways = []
-    if known.files:
-        size = sum(file.size for file in known.files) / 1e6
-        source = known.files[0].url if len(known.files) == 1 else known.files[0].url.rpartition("/")[0] + "/"
-        ways.append(f"download({known.name!r}) fetches {size:.0f} MB from {source}")
-    return "; ".join([*ways, *([known.otherwise] if known.otherwise else [])])
+    if spec.files:
+        size = sum(file.size for file in spec.files) / 1e6
+        source = spec.files[0].url if len(spec.files) == 1 else spec.files[0].url.rpartition("/")[0] + "/"
+        ways.append(f"download({spec.name!r}) fetches {size:.0f} MB from {source}")
+    return "; ".join([*ways, *([spec.otherwise] if spec.otherwise else [])])

@@ -1,14 +1,14 @@
-"""Parts of a data set: fewer samples for a quick look, and training samples held out to choose settings by."""
+"""Subsets of a data set: fewer samples for a quick look, and validation samples to choose settings by."""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 
 from pacfl.data.dataset import Dataset, Flags, Indices, Labels
 from pacfl.data.partition import Partition
-from pacfl.data.schemes import check_whole
-from pacfl.errors import DataError
+from pacfl.settings import PositiveInt, Within, check_value
 
 
 def subset(dataset: Dataset, train: Indices, test: Indices) -> Dataset:
@@ -27,43 +27,47 @@ def subset(dataset: Dataset, train: Indices, test: Indices) -> Dataset:
 
 
 def subsample(dataset: Dataset, n_train: int, rng: np.random.Generator) -> Dataset:
-    """About n_train training samples, as many of every class as it has, and test samples in the same proportion."""
-    check_whole("the number of training samples", n_train)
+    """About n_train training samples, the same number of every class, and test samples in the same proportion.
+
+    A class that has fewer samples keeps all of them.
+    """
+    check_value("the number of training samples", n_train, PositiveInt)
     if n_train >= len(dataset.y_train):
         return dataset
-    of_class = n_train / len(np.unique(dataset.y_train))
-    of_class_in_test = of_class * len(dataset.y_test) / len(dataset.y_train)
-    return subset(dataset, _thinned(dataset.y_train, of_class, rng), _thinned(dataset.y_test, of_class_in_test, rng))
+    per_class = n_train / len(np.unique(dataset.y_train))
+    per_class_test = per_class * len(dataset.y_test) / len(dataset.y_train)
+    return subset(dataset, _drawn(dataset.y_train, per_class, rng), _drawn(dataset.y_test, per_class_test, rng))
 
 
-def held_out(dataset: Dataset, parts: Partition, share: float, rng: np.random.Generator) -> tuple[Dataset, Partition]:
-    """The same clients without a part of their training samples, which takes the place of their test samples.
+def validation_split(
+    dataset: Dataset, clients: Partition, share: float, rng: np.random.Generator
+) -> tuple[Dataset, Partition]:
+    """The same clients with a share of their training samples in place of their test samples.
 
-    So settings can be chosen by what clients have themselves: the test samples are gone. Every client keeps one
-    sample to learn from at least, and holds one out if it has two.
+    Settings can then be chosen without a look at the test samples, which are gone. Every client keeps at least one
+    training sample, and has at least one validation sample if it has two in all.
     """
-    if not 0 < share < 1:
-        raise DataError(f"the part held out for validation must lie between 0 and 1, got {share}")
-    shuffled = [rng.permutation(shard) for shard in parts.train_indices]
-    counts = [min(max(1, round(share * len(shard))), len(shard) - 1) for shard in shuffled]
-    kept = tuple(np.sort(shard[n:]) for shard, n in zip(shuffled, counts, strict=True))
-    held = np.concatenate([np.sort(shard[:n]) for shard, n in zip(shuffled, counts, strict=True)])
+    check_value("the share of samples for validation", share, Annotated[float, Within(0, 1, above=True, below=True)])
+    shuffled = [rng.permutation(indices) for indices in clients.train_indices]
+    counts = [min(max(1, round(share * len(indices))), len(indices) - 1) for indices in shuffled]
+    train = tuple(np.sort(indices[n:]) for indices, n in zip(shuffled, counts, strict=True))
+    validation = np.concatenate([np.sort(indices[:n]) for indices, n in zip(shuffled, counts, strict=True)])
     ends = np.cumsum(counts)
     tests = tuple(np.arange(end - n, end) for end, n in zip(ends, counts, strict=True))
-    judged = replace(
+    changed = replace(
         dataset,
-        x_test=dataset.x_train[held],
-        y_test=dataset.y_train[held],
-        source_test=dataset.source_train[held],
-        attributes_test=_rows(dataset.attributes_train, held),
+        x_test=dataset.x_train[validation],
+        y_test=dataset.y_train[validation],
+        source_test=dataset.source_train[validation],
+        attributes_test=_rows(dataset.attributes_train, validation),
     )
-    return judged, replace(parts, train_indices=kept, test_indices=tests)
+    return changed, replace(clients, train_indices=train, test_indices=tests)
 
 
-def _thinned(labels: Labels, of_class: float, rng: np.random.Generator) -> Indices:
-    """Positions of so many of every class, one of each at least, in ascending order."""
+def _drawn(labels: Labels, per_class: float, rng: np.random.Generator) -> Indices:
+    """Indices of so many samples of every class, at least one, in ascending order."""
     classes = (np.flatnonzero(labels == c) for c in np.unique(labels))
-    return np.sort(np.concatenate([rng.permutation(c)[: max(1, round(of_class))] for c in classes]))
+    return np.sort(np.concatenate([rng.permutation(c)[: max(1, round(per_class))] for c in classes]))
 
 
 def _rows(attributes: Mapping[str, Flags], rows: Indices) -> dict[str, Flags]:

@@ -13,8 +13,18 @@ import numpy as np
 from torch import nn
 
 from pacfl import algorithms
-from pacfl.data import Dataset, Partition, build_scheme, data_folder, held_out, load, normalised, partition, subsample
-from pacfl.errors import ConfigError, DataError, StoreError
+from pacfl.data import (
+    Dataset,
+    Partition,
+    build_scheme,
+    data_folder,
+    load,
+    normalised,
+    partition,
+    subsample,
+    validation_split,
+)
+from pacfl.errors import ConfigError, DataError, MissingLibraryError, StoreError
 from pacfl.experiment import description, summary
 from pacfl.experiment.config import Run
 from pacfl.experiment.store import RunFolder, data_digest, owned
@@ -133,7 +143,7 @@ def assemble(
     check_device(device)
     pool = prepare(dataset, divided)
     shape = _input_shape(pool.train.x)
-    model = as_model(lambda: architecture(shape), seed, dataset.n_classes)
+    model = as_model(lambda: architecture(shape), seed)
     check_outputs(model.build(), pool.train, dataset.n_classes)
     try:
         plans = tuple(round_plans(schedule, divided.n_clients, seed))
@@ -149,7 +159,7 @@ def divide(run: Run, data: Path | None = None) -> tuple[Dataset, Partition]:
         dataset = subsample(dataset, run.data.samples, stream(run.seed, "thinned"))
     divided = partition(dataset, build_scheme(run.data.scheme), run.data.clients, stream(run.seed, "partition"))
     if run.data.validation:
-        return held_out(dataset, divided, run.data.validation, stream(run.seed, "validation"))
+        return validation_split(dataset, divided, run.data.validation, stream(run.seed, "validation"))
     return dataset, divided
 
 
@@ -173,7 +183,7 @@ def _check_data(run: Run, folder: RunFolder, data: Path | None) -> None:
         return
     try:
         current = _source(run, data).digest
-    except DataError as error:
+    except (DataError, MissingLibraryError) as error:
         log.warning("%s: the stored result was not checked against its data: %s", folder.path, error)
         return
     if current != recorded:

@@ -13,7 +13,7 @@ from pacfl.errors import DivergedError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score
-from pacfl.learning.client_context import ClientContext, Engine, LocalTraining, Samples, Selected
+from pacfl.learning.client_context import ClientContext, Engine, LocalTraining, Samples, SampleSubset
 from pacfl.learning.engines import build_engine
 from pacfl.learning.model import Model, Vector
 
@@ -133,7 +133,7 @@ class ClientSide:
 
     def _context(self, t: int, client: ClientId, engine: Engine | None = None) -> ClientContext:
         rows = self.pool.client_indices[client].train
-        samples = Selected(self.pool.train, rows)
+        samples = SampleSubset(self.pool.train, rows)
         key = (self.seed, t, client)
         return ClientContext(self.model, samples, self.learning, engine or self.engine, key, self.pool.raw, rows)
 
@@ -152,12 +152,12 @@ class PredictionCache:
     ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
         """Whether the given test samples are classified correctly, and their losses."""
         new = rows[~self._computed[rows]]
-        at_once = EVALUATED_AT_ONCE if engine.rounds_by_batch else max(len(new), 1)
+        at_once = EVALUATED_AT_ONCE if engine.batch_dependent else max(len(new), 1)
         for start in range(0, len(new), at_once):
             part = new[start : start + at_once]
             # Batches of one size, filled up by repeating samples: other sizes may round differently
             batch = np.resize(part, at_once)
-            correct, losses = engine.losses(w, Selected(test, batch))
+            correct, losses = engine.losses(w, SampleSubset(test, batch))
             self._correct[part], self._losses[part] = correct[: len(part)], losses[: len(part)]
         self._computed[new] = True
         return self._correct[rows], self._losses[rows]
@@ -169,7 +169,7 @@ class Recorder:
     def __init__(self, engine: Engine) -> None:
         """Wrap an engine."""
         self._engine = engine
-        self.rounds_by_batch = engine.rounds_by_batch
+        self.batch_dependent = engine.batch_dependent
         self.last: Vector | None = None
 
     def sgd(self, *args: Any) -> Vector:

@@ -137,7 +137,7 @@ def _imagined(model: Model) -> ClientContext:
 class _Still:
     """An engine that stays where it is."""
 
-    rounds_by_batch = False
+    batch_dependent = False
 
     def sgd(self, w: Vector, *_: Any) -> Vector:
         return w.copy()

@@ -1,1 +1,1 @@
-"""Models as vectors, and local training of one client. The only layer that knows torch."""
+"""Models as vectors, and local training of one client. The only package that computes with torch."""

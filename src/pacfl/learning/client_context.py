@@ -1,4 +1,4 @@
-"""Everything one client may look at: its data, its batches, its way to learn."""
+"""What one client trains on and with, and the interface of engines."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,58 +10,47 @@ from numpy.typing import NDArray
 from pacfl.errors import DivergedError
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.randomness import batch_order, count_steps, stream
-from pacfl.settings import NonNegative, NonNegativeInt, Positive, PositiveInt, ShareBelowOne, check
-
-
-@dataclass(frozen=True)
-class LocalTraining:
-    """How a client trains."""
-
-    epochs: NonNegativeInt = 5
-    batch_size: PositiveInt = 10
-    lr: Positive = 0.01
-    momentum: ShareBelowOne = 0.5
-    weight_decay: NonNegative = 0.0
-
-    def __post_init__(self) -> None:
-        check(self)
+from pacfl.learning.settings import LocalTraining as LocalTraining
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Images ready to be learnt from, channels first, and their labels."""
+    """Samples as models take them, channels first, and their labels."""
 
     x: NDArray[np.float32]  # (n, ...)
     y: NDArray[np.int64]  # (n,)
 
 
-class Selected(Samples):
-    """Some of many samples, by their numbers; copied only for whoever wants them side by side."""
+class SampleSubset(Samples):
+    """Some of many samples, by their indices; x and y are copied when they are first used.
 
-    whole: Samples
-    rows: NDArray[np.int64]
+    The native engine uses the indices alone and copies nothing.
+    """
 
-    def __init__(self, whole: Samples, rows: NDArray[np.int64]) -> None:
-        """`whole[rows]`."""
-        self.__dict__.update(whole=whole, rows=rows)  # past the door of a frozen class
+    pool: Samples
+    indices: NDArray[np.int64]
+
+    def __init__(self, pool: Samples, indices: NDArray[np.int64]) -> None:
+        """The samples of the pool at these indices."""
+        self.__dict__.update(pool=pool, indices=indices)  # a frozen dataclass refuses assignments
 
     @cached_property
     def x(self) -> NDArray[np.float32]:
-        """Their images."""
-        return self.whole.x[self.rows]
+        """Their values."""
+        return self.pool.x[self.indices]
 
     @cached_property
     def y(self) -> NDArray[np.int64]:
         """Their labels."""
-        return self.whole.y[self.rows]
+        return self.pool.y[self.indices]
 
 
 class Engine(Protocol):
-    """One way to compute: any that agrees with `eager` will do."""
+    """One implementation of training and evaluation. Every engine must agree with `eager`."""
 
     @property
-    def rounds_by_batch(self) -> bool:
-        """Whether the last bits of what it tells of a sample depend on which it is asked of together with it."""
+    def batch_dependent(self) -> bool:
+        """Whether the last bits of a sample's loss depend on which other samples are evaluated with it."""
 
     def sgd(
         self,
@@ -74,30 +63,30 @@ class Engine(Protocol):
         inner_step: float | None,
         seed: int,
     ) -> Vector:
-        """Train from w, meeting samples in the given order."""
+        """Train from w on batches in the given order (epochs, n); the options are those of `ClientContext.sgd`."""
 
     def gradient(self, w: Vector, samples: Samples) -> Vector:
-        """Gradient of the mean loss over all samples; what a module draws for it is always the same."""
+        """Gradient of the mean loss over all samples; random layers such as dropout always draw the same."""
 
     def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """For every sample: whether it is told rightly, and its loss."""
+        """For every sample: whether it is classified correctly, and its loss."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClientContext:
-    """One client in one round."""
+    """Everything that one client may use in one round: its data, its batches, and how it trains."""
 
     model: Model
     train: Samples
     learning: LocalTraining
     engine: Engine
     key: tuple[int, int, int]  # seed, round, client
-    pool_raw: NDArray[np.generic]  # training samples before any preparation, its own or everybody's
+    pool_raw: NDArray[np.generic]  # training samples before normalisation, of this client or of all clients
     rows: NDArray[np.int64] | None = None  # which of these are its own, if not all
 
-    @property
+    @cached_property
     def raw(self) -> NDArray[np.generic]:
-        """Training samples as the client has them, for its signature."""
+        """The client's training samples before normalisation, for its signature."""
         return self.pool_raw if self.rows is None else self.pool_raw[self.rows]
 
     @property
@@ -115,11 +104,15 @@ class ClientContext:
         epochs: int | None = None,
         purpose: str = "batches",
     ) -> tuple[Vector, int]:
-        """Train from w by the plan of this round; the trained vector, and the steps taken.
+        """Train from w; the trained vector and the number of steps.
 
-        What methods add to a gradient g(w) is said in data: prox=(mu, anchor) adds mu (w - anchor) (FedProx),
-        gradient_correction=v adds v (SCAFFOLD), and inner_step=alpha takes the gradient of one half of the batch at
-        w - alpha g of the other half (Per-FedAvg).
+        A step is v <- momentum v + g + weight_decay w, then w <- w - lr v. Algorithms change the gradient g of a batch:
+
+        prox = (mu, anchor): g + mu (w - anchor), the proximal term of FedProx.
+        gradient_correction = c: g + c, the control variates of SCAFFOLD.
+        inner_step = alpha: g of one half of the batch at w - alpha g(w) of the other half, as in Per-FedAvg.
+
+        epochs: instead of those of `learning`; purpose: which random stream orders the batches.
         """
         epochs = self.learning.epochs if epochs is None else epochs
         rng = stream(self.key[0], purpose, *self.key[1:])

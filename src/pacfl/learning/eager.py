@@ -1,4 +1,4 @@
-"""The eager engine: any nn.Module, one thread. What every other engine must agree with."""
+"""The eager engine: any nn.Module, one thread. Every other engine must agree with it."""
 
 from collections.abc import Iterator
 
@@ -7,21 +7,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from pacfl.errors import ModelError
 from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.model import Model, Vector
 
-EVALUATED_AT_ONCE = 500
+EVALUATION_BATCH = 500
 
 
 class Eager:
-    """A module whose weights and gradients lie in two flat tensors, so that a step is a few operations on vectors."""
+    """A module whose weights and gradients are views of two flat tensors: a step is a few operations on vectors."""
 
-    rounds_by_batch = True
+    batch_dependent = True
 
     def __init__(self, model: Model, device: str = "cpu") -> None:
-        """Build the module on the device. Only the CPU was tried."""
+        """Build the module on the device. Only the CPU is tested."""
         self._device = torch.device(device)
         self._module = model.build().to(self._device)
         self._w = torch.empty(len(model.initial), device=self._device)
@@ -44,23 +45,23 @@ class Eager:
         inner_step: float | None,
         seed: int,
     ) -> Vector:
-        """Train from w, meeting samples in the given order."""
+        """Train from w on batches in the given order."""
         x, y = self._tensors(samples)
         mu, anchor = (prox[0], self._tensor(prox[1])) if prox is not None else (0.0, None)
-        extra = None if gradient_correction is None else self._tensor(gradient_correction)
+        correction = None if gradient_correction is None else self._tensor(gradient_correction)
         velocity = torch.zeros_like(self._w)
         self._w.copy_(self._tensor(w))
         self._module.train()
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)  # for modules that draw, such as dropout
+            torch.manual_seed(seed)  # for random layers such as dropout
             for rows in _batches(order, learning.batch_size):
                 g = self._batch_gradient(x[rows], y[rows], inner_step)
                 if learning.weight_decay:
                     g.add_(self._w, alpha=learning.weight_decay)
                 if anchor is not None:
                     g.add_(self._w - anchor, alpha=mu)
-                if extra is not None:
-                    g.add_(extra)
+                if correction is not None:
+                    g.add_(correction)
                 velocity.mul_(learning.momentum).add_(g)
                 self._w.sub_(velocity, alpha=learning.lr)
         return np.array(self._w.cpu().numpy())
@@ -72,34 +73,34 @@ class Eager:
         self._module.train()
         total = torch.zeros_like(self._g)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # for modules that draw: the same arguments, the same gradient
-            for start in range(0, len(y), EVALUATED_AT_ONCE):
-                part = slice(start, start + EVALUATED_AT_ONCE)
-                total.add_(self._gradient(x[part], y[part]), alpha=len(y[part]) / len(y))
+            torch.manual_seed(0)  # for random layers: the same arguments give the same gradient
+            for start in range(0, len(y), EVALUATION_BATCH):
+                batch = slice(start, start + EVALUATION_BATCH)
+                total.add_(self._gradient(x[batch], y[batch]), alpha=len(y[batch]) / len(y))
         return np.array(total.cpu().numpy())
 
     @torch.no_grad()
     def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """For every sample: whether it is told rightly, and its loss."""
+        """For every sample: whether it is classified correctly, and its loss."""
         self._w.copy_(self._tensor(w))
         self._module.eval()
-        right, losses = [], []
-        for start in range(0, len(samples.y), EVALUATED_AT_ONCE):
-            part = slice(start, start + EVALUATED_AT_ONCE)
-            x, y = self._tensors(Samples(samples.x[part], samples.y[part]))
+        correct, losses = [], []
+        for start in range(0, len(samples.y), EVALUATION_BATCH):
+            batch = slice(start, start + EVALUATION_BATCH)
+            x, y = self._tensors(Samples(samples.x[batch], samples.y[batch]))
             logits = self._module(x)
-            right.append((logits.argmax(dim=1) == y).cpu().numpy())
+            correct.append((logits.argmax(dim=1) == y).cpu().numpy())
             losses.append(cross_entropy(logits, y, reduction="none").cpu().numpy())
-        return np.concatenate(right), np.concatenate(losses)
+        return np.concatenate(correct), np.concatenate(losses)
 
     def _batch_gradient(self, x: Tensor, y: Tensor, inner_step: float | None) -> Tensor:
         if inner_step is None:
             return self._gradient(x, y)
         half = max(1, len(y) // 2)
-        here = self._w.clone()
+        start = self._w.clone()
         self._w.sub_(self._gradient(x[:half], y[:half]), alpha=inner_step)
         ahead = self._gradient(x[half:], y[half:]) if len(y) > 1 else self._gradient(x, y)
-        self._w.copy_(here)
+        self._w.copy_(start)
         return ahead
 
     def _gradient(self, x: Tensor, y: Tensor) -> Tensor:
@@ -132,12 +133,36 @@ def check_device(device: str) -> None:
 
 
 def check_outputs(module: nn.Module, samples: Samples, n_classes: int) -> None:
-    """Refuse a model that cannot tell as many classes as there are, before training starts."""
-    with torch.no_grad():
-        module.eval()
+    """Refuse a model that does not turn samples into one logit per class at least, before training starts.
+
+    One sample is sent through, in training and in evaluation: the last batch of an epoch may have no more.
+    """
+    shape = ", ".join(map(str, samples.x.shape[1:]))
+    expected = f"it must take one float32 tensor of shape (n, {shape}) and return logits of shape (n, {n_classes})"
+    x = torch.tensor(samples.x[:1])  # a copy, for the samples may be read-only
+    for training in (True, False):
         try:
-            logits = module(torch.tensor(samples.x[:1]))  # a copy, for the samples may be read-only
-        except RuntimeError as error:
-            raise ModelError(f"the model does not take samples of shape {samples.x.shape[1:]}: {error}") from None
-    if logits.ndim != 2 or logits.shape[1] < n_classes:
-        raise ModelError(f"the model has outputs of shape {tuple(logits.shape[1:])}, the data have {n_classes} classes")
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                outputs = module.train(training)(x)
+        except Exception as error:  # whatever a forward function may raise
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            raise ModelError(
+                f"the model failed on one sample of shape ({shape}): {reason}; {expected}. {_hint(module, error)}"
+            ) from error
+        if not isinstance(outputs, Tensor):
+            raise ModelError(f"the model returns a {type(outputs).__name__}; {expected}. Return the logits alone")
+        if outputs.ndim != 2 or len(outputs) != 1 or outputs.shape[1] < n_classes:
+            returned = f"a tensor of shape {tuple(outputs.shape)} for one sample"
+            raise ModelError(f"the model returns {returned}, the data have {n_classes} classes; {expected}")
+
+
+def _hint(module: nn.Module, error: Exception) -> str:
+    """What to do about a failure of the forward function, by its likely cause."""
+    layers = list(module.modules())
+    if any(isinstance(layer, nn.Embedding | nn.EmbeddingBag) for layer in layers):
+        return "Samples are normalised numbers, never token ids: embed tokens before, and give the vectors as samples"
+    if isinstance(error, TypeError):
+        return "If it has several inputs, concatenate the inputs in one array and split them in forward"
+    if isinstance(error, ValueError) and any(isinstance(layer, _BatchNorm) for layer in layers):
+        return "A batch of one sample has no batch statistics: use nn.GroupNorm(1, channels) for batch normalisation"
+    return "Change the model or the shape of the samples"

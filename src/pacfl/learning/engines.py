@@ -1,74 +1,64 @@
-"""Which engine trains a model: the native one wherever it can and agrees with the eager one."""
+"""The choice of an engine: the native one if it supports the model and agrees with the eager one."""
 
 import logging
-from typing import Final, Literal, get_args
 
 import numpy as np
 
 from pacfl.errors import ModelError
-from pacfl.learning.client_context import Engine, LocalTraining, Samples
+from pacfl.learning.client_context import Engine, Samples
 from pacfl.learning.eager import Eager
-from pacfl.learning.model import Model
+from pacfl.learning.model import Model, UnsupportedModelError, Vector
 from pacfl.learning.randomness import stream
-
-EngineName = Literal["auto", "native", "eager"]
-ENGINES: Final[tuple[str, ...]] = get_args(EngineName)
+from pacfl.learning.settings import ENGINES as ENGINES
+from pacfl.learning.settings import LocalTraining
 
 log = logging.getLogger("pacfl")
 
-TRIED = 13  # samples: with a batch of 5, the last has 3
-AGREEMENT = 1e-4  # of the largest change; rounding is a hundred times below, a wrong layer far above
-
-
-class CannotServe(Exception):  # noqa: N818 - named for what it says of an engine
-    """Why the native engine does not serve a model."""
+N_COMPARED = 13  # samples: with a batch of 5, the last has 3
+TOLERANCE = 1e-4  # of the largest change; rounding is a hundred times smaller, a wrong layer far larger
 
 
 def check_engine(name: str) -> None:
-    """Refuse a word that is no engine's."""
+    """Refuse a name that no engine has."""
     if name not in ENGINES:
         raise ModelError(f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
 
 
 def build_engine(name: str, model: Model, shape: tuple[int, ...], device: str = "cpu") -> Engine:
-    """The engine for a model and samples of a shape; if `auto` has to take the slow one, one line says why."""
+    """The engine for a model and samples of a shape; if `auto` falls back to the eager one, a warning says why."""
     check_engine(name)
     eager = Eager(model, device)
     if name == "eager" or (name == "auto" and device != "cpu"):
         return eager
     try:
         if device != "cpu":
-            raise CannotServe(f"it runs on the CPU, not on {device}")
+            raise UnsupportedModelError(f"it runs on the CPU, not on {device}")
         return _native(model, shape, eager)
-    except CannotServe as reason:
+    except UnsupportedModelError as reason:
         if name == "native":
-            raise ModelError(f"the native engine does not serve this model: {reason}; use engine = auto") from None
-        log.warning("training with the eager engine, the native one does not serve this model: %s", reason)
+            raise ModelError(f"the native engine does not support this model: {reason}; use engine = auto") from None
+        log.warning("training with the eager engine, the native one does not support this model: %s", reason)
         return eager
 
 
 def _native(model: Model, shape: tuple[int, ...], eager: Eager) -> Engine:
     try:
         from pacfl.learning.native.engine import Native
-        from pacfl.learning.native.reading import NotPlannable, read_plan
+        from pacfl.learning.native.reading import read_plan
     except ModuleNotFoundError as error:
-        raise CannotServe(f"{error.name} is not installed (pip install 'pacfl[learning]')") from None
-    try:
-        native = Native(read_plan(model.build(), shape))
-    except NotPlannable as error:
-        raise CannotServe(str(error)) from None
-    _compare(native, eager, model, shape)
+        raise UnsupportedModelError(f"{error.name} is not installed (pip install 'pacfl[learning]')") from None
+    plan = read_plan(model.build(), shape)
+    native = Native(plan)
+    _compare(native, eager, model.initial, shape, plan.n_outputs)
     return native
 
 
-def _compare(native: Engine, eager: Engine, model: Model, shape: tuple[int, ...]) -> None:
-    """A few steps with everything that methods add, a gradient and losses, of samples drawn at random."""
+def _compare(native: Engine, eager: Engine, w: Vector, shape: tuple[int, ...], n_outputs: int) -> None:
+    """Refuse an engine that differs in a few steps with all options, a gradient or losses of random samples."""
     rng = stream(0, "comparison")
-    n_outputs = eager_outputs(model, shape)
-    samples = Samples(rng.normal(size=(TRIED, *shape)).astype(np.float32), rng.integers(0, n_outputs, TRIED))
-    w = model.initial
+    samples = Samples(rng.normal(size=(N_COMPARED, *shape)).astype(np.float32), rng.integers(0, n_outputs, N_COMPARED))
     anchor, gradient_correction = (w + rng.normal(scale=0.01, size=w.shape).astype(np.float32) for _ in range(2))
-    order = rng.permutation(TRIED)[None]
+    order = rng.permutation(N_COMPARED)[None]
     learning = LocalTraining(epochs=1, batch_size=5, lr=0.01, momentum=0.9, weight_decay=0.01)
     extras = (0.1, anchor), gradient_correction - w, 0.01
     pairs = {
@@ -77,13 +67,5 @@ def _compare(native: Engine, eager: Engine, model: Model, shape: tuple[int, ...]
         "losses": [e.losses(w, samples)[1] for e in (native, eager)],
     }
     for what, (ours, theirs) in pairs.items():
-        if not np.abs(ours - theirs).max() <= AGREEMENT * np.abs(theirs).max():
-            raise CannotServe(f"{what} differs from the eager engine's by {np.abs(ours - theirs).max():.2g}")
-
-
-def eager_outputs(model: Model, shape: tuple[int, ...]) -> int:
-    """How many classes a model tells."""
-    import torch
-
-    with torch.no_grad():
-        return int(model.build()(torch.zeros(1, *shape)).shape[-1])
+        if not np.abs(ours - theirs).max() <= TOLERANCE * np.abs(theirs).max():
+            raise UnsupportedModelError(f"{what} differs from the eager engine's by {np.abs(ours - theirs).max():.2g}")

@@ -16,7 +16,7 @@ def lenet5(shape: InputShape, n_classes: int) -> nn.Module:
     channels, height, width = shape
     rows, columns = _after_two_stages(height), _after_two_stages(width)
     if min(rows, columns) < 1:
-        raise ModelError(f"LeNet-5 wants images of at least 16x16 pixels, got {height}x{width}; use the mlp")
+        raise ModelError(f"LeNet-5 needs images of at least 16x16 pixels, got {height}x{width}; use the mlp")
     return nn.Sequential(
         nn.Conv2d(channels, 6, 5), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
@@ -38,7 +38,7 @@ class ResNet9(nn.Module):
         super().__init__()
         channels, height, width = shape
         if (height, width) != (32, 32):
-            raise ModelError(f"ResNet-9 wants images of 32x32 pixels, got {height}x{width}; pad them")
+            raise ModelError(f"ResNet-9 needs images of 32x32 pixels, got {height}x{width}; pad them")
         self.block1 = _block(channels, 64)
         self.block2 = nn.Sequential(_block(64, 128), nn.MaxPool2d(2))
         self.block3 = nn.Sequential(_block(128, 128), _block(128, 128))

@@ -36,7 +36,7 @@ def steps_per_second(model: str, workers: int) -> float:
     samples = Samples(x, rng.integers(10, size=n))
     rows = np.split(np.arange(n), MEASURED_CLIENTS)
     pool = Pool(samples, samples, x, tuple(ClientIndices(part, part) for part in rows))
-    fitted = as_model(lambda: NETS[model]((3, 32, 32), 10), 0, 10)
+    fitted = as_model(lambda: NETS[model]((3, 32, 32), 10), 0)
     learning = LocalTraining(epochs=1)
     setup = Setup(algorithms.build("fedavg"), fitted, pool, learning, 0, engine="auto")
     with LocalBackend(workers).connect(setup) as backend:

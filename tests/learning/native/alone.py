@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 from pacfl.learning.native.compiling import Machine
 from pacfl.learning.native.emit import Function, Module
 from pacfl.learning.native.plan import Map
-from pacfl.learning.native.target import AVX2, SSE, Target, machine
+from pacfl.learning.native.target import Target, machine
 
 Array = NDArray[Any]
 GUARD = 64  # numbers behind an array that kernels may read and must not change
 
+# Code that every 64-bit processor of the kind can run, whatever more it can do
+AVX2 = Target("haswell", "", lanes=8, registers=16)
+SSE = Target("x86-64", "", lanes=4, registers=16)
+AVX512 = Target("skylake-avx512", "", lanes=16, registers=32)
 TARGETS = [SSE] + ([AVX2] if machine().lanes >= AVX2.lanes else []) + ([machine()] if machine().lanes > 8 else [])
 targets = pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.lanes} lanes")
 

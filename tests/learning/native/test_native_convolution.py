@@ -178,7 +178,7 @@ def test_pooling_and_its_routes(stage: Convolve, target: Target, by_rows: bool) 
 @targets
 @pytest.mark.parametrize("by_rows", [False, True], ids=["by channels", "by rows"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_pooling_hides_nothing_that_is_no_number(target: Target, by_rows: bool, bad: float) -> None:
+def test_pooling_does_not_hide_nan(target: Target, by_rows: bool, bad: float) -> None:
     """As torch: NaN wins over all, and its route stays open."""
     layer = Layer(STAGES["plain"], target)
     before = layer.before().copy()

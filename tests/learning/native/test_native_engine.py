@@ -6,17 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llvmlite import binding
 from torch import nn
 
-from pacfl.learning.client_context import LocalTraining, Samples, Selected
+from pacfl.learning.client_context import LocalTraining, Samples, SampleSubset
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, Vector, as_model
-from pacfl.learning.native.compiling import assembly
+from pacfl.learning.native.compiling import optimised
 from pacfl.learning.native.engine import Native
 from pacfl.learning.native.program import write_program
 from pacfl.learning.native.reading import read_plan
-from pacfl.learning.native.target import AVX2, AVX512, SSE, Target, machine
+from pacfl.learning.native.target import Target, machine
 from pacfl.learning.nets import lenet5, logistic, mlp
+from tests.learning.native.alone import AVX2, AVX512, SSE
 
 Build = Callable[[], nn.Module]
 
@@ -104,7 +106,7 @@ def test_fifty_steps_are_those_of_the_eager_engine(name: str, what: str) -> None
 
 @pytest.mark.parametrize("target", [SSE, AVX2], ids=["sse", "avx2"])
 @pytest.mark.parametrize("name", ["lenet5-grey", "padded", "alone", "flat"])
-def test_code_for_older_machines_trains_alike(name: str, target: Target) -> None:
+def test_code_for_older_machines_agrees(name: str, target: Target) -> None:
     if target == AVX2 and machine().lanes < AVX2.lanes:
         pytest.skip("this machine has no AVX2")
     given = samples(name, 23)
@@ -115,6 +117,16 @@ def test_code_for_older_machines_trains_alike(name: str, target: Target) -> None
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
 
 
+def assembly(text: str, target: Target) -> str:
+    """The instructions of the processor."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    machine = binding.Target.from_default_triple().create_target_machine(
+        cpu=target.cpu, features=target.features, opt=3, jit=True
+    )
+    return str(machine.emit_assembly(optimised(text, machine)))
+
+
 @pytest.mark.parametrize(
     ("target", "registers"), [(SSE, "%xmm"), (AVX2, "%ymm"), (AVX512, "%zmm")], ids=["sse", "avx2", "avx512"]
 )
@@ -123,11 +135,11 @@ def test_code_for_a_target_uses_its_registers_and_no_wider_ones(target: Target, 
     if not platform.machine().endswith("64") or "arm" in platform.machine() or "aarch" in platform.machine():
         pytest.skip("these are registers of x86-64")
     text = write_program(read_plan(model("flat").build(), (13,)), target).text
-    told = assembly(text, target)
+    code = assembly(text, target)
     wider = {"%xmm": ("%ymm", "%zmm"), "%ymm": ("%zmm",), "%zmm": ()}[registers]
-    assert registers in told
-    assert not any(other in told for other in wider)
-    assert ("vfmadd" in told) == (target != SSE), "products are added in one operation where there is one"
+    assert registers in code
+    assert not any(other in code for other in wider)
+    assert ("vfmadd" in code) == (target != SSE), "products are added in one operation where there is one"
 
 
 @pytest.mark.parametrize("n", [1, 4, 5, 33, 70])
@@ -138,14 +150,14 @@ def test_gradients_and_losses_are_those_of_the_eager_engine(name: str, n: int) -
     np.testing.assert_allclose(
         engine(name).gradient(w, given), Eager(model(name)).gradient(w, given), rtol=0, atol=1e-6
     )
-    right, losses = engine(name).losses(w, given)
-    expected_right, expected = Eager(model(name)).losses(w, given)
-    assert right.tolist() == expected_right.tolist()
+    correct, losses = engine(name).losses(w, given)
+    expected_correct, expected = Eager(model(name)).losses(w, given)
+    assert correct.tolist() == expected_correct.tolist()
     np.testing.assert_allclose(losses, expected, rtol=0, atol=5e-6)
 
 
 @pytest.mark.parametrize("name", ["lenet5-grey", "padded"])
-def test_a_sample_is_told_the_same_whoever_is_beside_it(name: str) -> None:
+def test_the_loss_of_a_sample_does_not_depend_on_the_batch(name: str) -> None:
     given = samples(name, 70)
     _, together = engine(name).losses(model(name).initial, given)
     for rows in (slice(0, 1), slice(3, 7), slice(3, 8), slice(11, 70), slice(69, 70)):
@@ -166,7 +178,7 @@ def test_threads_that_share_an_engine_compute_what_each_would_alone() -> None:
         assert list(pool.map(trained, given)) == [trained(s) for s in given]
 
 
-def test_an_engine_remembers_nothing_not_even_what_is_no_number() -> None:
+def test_an_engine_has_no_state_even_after_nan() -> None:
     name = "padded"
     native, w = engine(name), model(name).initial
     given, order = samples(name, 13), np.arange(13)[None]
@@ -181,8 +193,8 @@ def test_an_engine_remembers_nothing_not_even_what_is_no_number() -> None:
 
 @pytest.mark.parametrize("name", ["lenet5-grey", "padded", "alone", "mlp", "logistic"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_one_number_that_is_none_is_not_hidden(name: str, bad: float) -> None:
-    """Neither ReLU nor pooling may swallow it."""
+def test_one_nan_is_not_hidden(name: str, bad: float) -> None:
+    """Neither ReLU nor pooling removes it."""
     given = samples(name, 8)
     x = given.x.copy()
     x[5].flat[x[5].size // 2] = bad
@@ -193,7 +205,7 @@ def test_one_number_that_is_none_is_not_hidden(name: str, bad: float) -> None:
     assert not np.isfinite(trained).all()
 
 
-def test_what_does_not_fit_is_refused_before_compiled_code_reads_it() -> None:
+def test_wrong_arguments_are_refused_before_compiled_code_reads_them() -> None:
     native, w, given = engine("flat"), model("flat").initial, samples("flat", 6)
     order = np.arange(6)[None]
     nothing = (LocalTraining(), None, None, None, 0)
@@ -211,16 +223,16 @@ def test_what_does_not_fit_is_refused_before_compiled_code_reads_it() -> None:
         native.sgd(w[1:], given, order, *nothing)
     with pytest.raises(ValueError, match=f"{len(w)} weights, got shape"):
         native.sgd(w, given, order, LocalTraining(), (0.1, w[1:]), None, None, 0)
-    with pytest.raises(ValueError, match="numbers of samples must be from 0 to 5, got 3 to 6"):
-        native.losses(w, Selected(given, np.array([3, 6])))
+    with pytest.raises(ValueError, match="indices of samples must be from 0 to 5, got 3 to 6"):
+        native.losses(w, SampleSubset(given, np.array([3, 6])))
 
 
-def test_selected_samples_are_those_that_were_selected() -> None:
+def test_a_subset_of_samples_is_used_as_a_copy_of_them() -> None:
     """In any order, and some of them twice."""
     name = "padded"
     given, w = samples(name, 12), model(name).initial
     rows = np.array([7, 2, 2, 11, 0])
-    one, other = Selected(given, rows), Samples(given.x[rows], given.y[rows])
+    one, other = SampleSubset(given, rows), Samples(given.x[rows], given.y[rows])
     native, order = engine(name), np.array([[4, 1, 3, 0, 2]])
     assert native.gradient(w, one).tobytes() == native.gradient(w, other).tobytes()
     assert native.losses(w, one)[1].tobytes() == native.losses(w, other)[1].tobytes()
@@ -231,7 +243,7 @@ def test_selected_samples_are_those_that_were_selected() -> None:
     assert Eager(model(name)).gradient(w, one).tobytes() == Eager(model(name)).gradient(w, other).tobytes()
 
 
-def test_training_changes_nothing_that_it_was_given() -> None:
+def test_training_does_not_change_its_arguments() -> None:
     name = "flat"
     given, (w, anchor, gradient_correction) = samples(name, 6), (somewhere(name, i, 1.0) for i in range(3))
     for array in (w, anchor, gradient_correction, given.x, given.y):
@@ -241,12 +253,12 @@ def test_training_changes_nothing_that_it_was_given() -> None:
         w, given, np.arange(6)[None], LocalTraining(), (0.1, anchor), gradient_correction, 0.1, 0
     )
     assert (w.tobytes(), given.x.tobytes()) == before
-    kept = trained.tobytes()
+    before = trained.tobytes()
     engine(name).gradient(w, given)
-    assert trained.tobytes() == kept
+    assert trained.tobytes() == before
 
 
-def test_no_epochs_are_no_training() -> None:
+def test_zero_epochs_change_nothing() -> None:
     w = model("flat").initial
     trained = engine("flat").sgd(
         w, samples("flat", 6), np.empty((0, 6), dtype=np.int64), LocalTraining(), None, None, None, 0

@@ -21,7 +21,7 @@ from pacfl.learning.native.kernels.pools import (
     write_rectifier,
     write_rectifier_gradient,
 )
-from pacfl.learning.native.kernels.step import write_extras, write_look_ahead, write_step
+from pacfl.learning.native.kernels.step import write_extras, write_inner_step, write_step
 from pacfl.learning.native.packing import row_length
 from pacfl.learning.native.plan import AvgPool, Dense, Map, MaxPool, Rectify, Weights, Window
 from pacfl.learning.native.target import Target
@@ -37,7 +37,7 @@ windows = pytest.mark.parametrize("window", WINDOWS, ids=["halves", "overlapping
 @maps
 @windows
 @pytest.mark.parametrize("kind", [MaxPool, AvgPool])
-def test_pools_that_stand_alone(kind: Any, source: Map, window: Window, target: Target) -> None:
+def test_separate_pools(kind: Any, source: Map, window: Window, target: Target) -> None:
     result = Map(source.channels, *source.windows(window.kernel, window.stride), border=(2, 1))
     stage = kind(source, result, window)
     x = drawn(source.channels, source.height, source.width)
@@ -63,7 +63,7 @@ def test_pools_that_stand_alone(kind: Any, source: Map, window: Window, target: 
 
 @targets
 @maps
-def test_relu_that_stands_alone(source: Map, target: Target) -> None:
+def test_separate_relu(source: Map, target: Target) -> None:
     stage = Rectify(replace(source, border=(1, 0)), replace(source, border=(0, 2)))
     x, given = (drawn(source.channels, source.height, source.width, seed=i) for i in range(2))
     x[0, 0, :3] = 0.0, np.nan, -np.inf
@@ -198,7 +198,7 @@ def test_a_step_is_torchs(target: Target) -> None:
 
 
 @targets
-def test_extras_and_looking_ahead_are_their_formulas(target: Target) -> None:
+def test_extras_and_the_inner_step_are_their_formulas(target: Target) -> None:
     n = 2 * target.lanes
     w, g, anchor, gradient_correction = (drawn(n, seed=i) for i in range(4))
     gradient, ahead = room(g), room(n)
@@ -206,12 +206,12 @@ def test_extras_and_looking_ahead_are_their_formulas(target: Target) -> None:
         target, lambda m: write_extras(m, "kernel", n), room(w), gradient, room(anchor), room(gradient_correction), 0.3
     )
     np.testing.assert_allclose(gradient, g + 0.3 * (w - anchor) + gradient_correction, atol=1e-6)
-    call(target, lambda m: write_look_ahead(m, "kernel", n), room(w), room(g), ahead, 0.7)
+    call(target, lambda m: write_inner_step(m, "kernel", n), room(w), room(g), ahead, 0.7)
     np.testing.assert_allclose(ahead, w - 0.7 * g, atol=1e-6)
 
 
 @targets
-def test_reordering_takes_numbers_from_where_they_are_told_and_zeros_else(target: Target) -> None:
+def test_reordering_takes_numbers_from_the_given_origins_and_zeros_elsewhere(target: Target) -> None:
     given, origins = drawn(9), np.array([3, -1, 8, 0, 0, -7], dtype=np.int32)
     to = room(6)
     call(target, lambda m: write_reordering(m, "kernel"), room(given), room(origins, np.int32), to, 6)
@@ -234,7 +234,7 @@ def test_the_gradient_of_the_loss(classes: int, scale: float, target: Target) ->
 
 
 @targets
-def test_logits_that_are_no_numbers_give_no_numbers(target: Target) -> None:
+def test_nan_logits_give_nan(target: Target) -> None:
     for bad in (np.nan, np.inf):
         x = drawn(10)
         x[3] = bad

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import Tensor, nn
 
+from pacfl.learning.model import UnsupportedModelError
 from pacfl.learning.native.packing import layers, packing
 from pacfl.learning.native.plan import (
     NO_POOLING,
@@ -18,9 +19,9 @@ from pacfl.learning.native.plan import (
     Weights,
     Window,
 )
-from pacfl.learning.native.reading import NotPlannable, read_plan
-from pacfl.learning.native.target import AVX2, SSE
+from pacfl.learning.native.reading import read_plan
 from pacfl.learning.nets import NETS, lenet5
+from tests.learning.native.alone import AVX2, SSE
 
 SHAPE = (3, 20, 20)
 HALVES = Window((2, 2), (2, 2))
@@ -73,13 +74,13 @@ WAYS = [with_functions, with_view, with_size, with_shape, with_flatten]
 
 
 @pytest.mark.parametrize("forward", WAYS, ids=lambda f: f.__name__)
-def test_however_a_module_is_written_its_plan_is_that_of_the_stack(
+def test_every_way_to_write_a_stack_gives_the_same_plan(
     forward: Callable[[Written, Tensor], Tensor],
 ) -> None:
     assert read_plan(Written(forward), SHAPE) == read_plan(stack(), SHAPE)
 
 
-def test_a_plan_says_what_a_module_does() -> None:
+def test_the_plan_of_a_module() -> None:
     module = nn.Sequential(
         nn.AvgPool2d(2), nn.Conv2d(3, 4, (3, 5), stride=(1, 2), padding=(1, 2)), nn.MaxPool2d((2, 1)),
         nn.MaxPool2d(3, 1), nn.ReLU(), nn.Conv2d(4, 6, 2, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 2 * 2, 5),
@@ -114,7 +115,7 @@ def test_weights_are_found_in_the_order_of_the_vector_not_of_the_calls() -> None
 
 
 @pytest.mark.parametrize("name", ["lenet5", "mlp", "logistic"])
-def test_the_nets_of_the_paper_but_the_large_one_can_be_planned(name: str) -> None:
+def test_the_small_nets_of_the_paper_are_supported(name: str) -> None:
     plan = read_plan(NETS[name]((3, 32, 32), 10), (3, 32, 32))
     assert plan.n_outputs == 10
 
@@ -166,6 +167,15 @@ class Early(nn.Module):
         return x
 
 
+class Broken(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x[:, [10]])
+
+
 class Mixes(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -184,26 +194,31 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str]] = {
     "reflection": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")), SHAPE, "padding"),
     "one side padded more": (lambda: nn.Sequential(nn.Conv2d(3, 4, 4, padding="same")), SHAPE, "one side"),
     "padded pool": (lambda: nn.Sequential(nn.MaxPool2d(3, padding=1), nn.Conv2d(3, 1, 7)), SHAPE, "pooling"),
-    "jutting pool": (lambda: nn.Sequential(nn.AvgPool2d(3, ceil_mode=True), nn.Conv2d(3, 1, 7)), SHAPE, "pooling"),
+    "incomplete windows": (
+        lambda: nn.Sequential(nn.AvgPool2d(3, ceil_mode=True), nn.Conv2d(3, 1, 7)),
+        SHAPE,
+        "pooling",
+    ),
     "other divisor": (lambda: nn.Sequential(nn.AvgPool2d(2, divisor_override=3), nn.Conv2d(3, 1, 9)), SHAPE, "divisor"),
     "dilated pool": (lambda: nn.Sequential(nn.MaxPool2d(2, dilation=2), nn.Conv2d(3, 1, 9)), SHAPE, "dilation"),
     "shared weights": (Twice, (6,), "shares"),
     "a sum": (Skips, (6,), "add"),
     "a branch": (Branches, (6,), "traced"),
-    "idle weights": (Idle, (6,), "take no part"),
-    "an early end": (Early, (6,), "returns something else"),
+    "idle weights": (Idle, (6,), "are not used"),
+    "an early end": (Early, (6,), "does not return"),
     "samples mixed": (Mixes, (6,), "mixes samples"),
     "a wrong shape": (stack, (3, 24, 24), "does not take samples of shape"),
-    "a map at the end": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()), SHAPE, "no vector"),
+    "a wrong index": (Broken, (6,), "does not take samples of shape .*IndexError"),
+    "a map at the end": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten()), SHAPE, "not a vector"),
     "the large net": (lambda: NETS["resnet9"]((3, 32, 32), 10), (3, 32, 32), "GroupNorm"),
 }
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same':UserWarning")
 @pytest.mark.parametrize("what", REFUSED)
-def test_anything_else_is_refused_with_its_reason(what: str) -> None:
+def test_unsupported_modules_are_refused_with_the_reason(what: str) -> None:
     build, shape, reason = REFUSED[what]
-    with pytest.raises(NotPlannable, match=reason):
+    with pytest.raises(UnsupportedModelError, match=reason):
         read_plan(build(), shape)
 
 

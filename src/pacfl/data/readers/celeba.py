@@ -16,7 +16,7 @@ from pacfl.settings import suggestion
 FILES: Final = ("list_attr_celeba.txt", "list_eval_partition.txt")
 SUBFOLDERS: Final = ("celeba", "CelebA", "")
 IMAGES: Final = "img_align_celeba"
-TRAIN, TEST = "0", "2"  # parts of the official division; 1 is for validation and is left out
+TRAIN, TEST = "0", "2"  # of the official split; 1 is for validation and is left out
 
 # The largest side an image may have; the true ones are 178 × 218.
 MOST_SIDE: Final = 4096
@@ -32,9 +32,9 @@ def find(folder: Path) -> Search:
 
 
 def count(paths: Sequence[Path]) -> tuple[int, int]:
-    """Numbers of training and test samples, from the list of parts."""
-    parts = list(_parts(paths[1]).values())
-    return parts.count(TRAIN), parts.count(TEST)
+    """Numbers of training and test samples, from the official split."""
+    splits = list(_official_split(paths[1]).values())
+    return splits.count(TRAIN), splits.count(TEST)
 
 
 def read(
@@ -47,18 +47,18 @@ def read(
     n_train: int | None = None,
     n_test: int | None = None,
 ) -> Dataset:
-    """Faces cut to the central square and resized; the label is one attribute, all attributes are kept.
+    """Faces cut to the central square and resized; the label is one attribute, the data set has all attributes.
 
-    n_train and n_test: only the first so many images of each part.
+    n_train and n_test: how many images at most, the first ones.
     """
     if size < 1:
         raise DataError(f"size must be at least 1 pixel, got {size}")
     names, row_of, flags = _attributes(paths[0])
     if label not in names:
         raise DataError(f"{paths[0]}: has no attribute {label!r} for labels{suggestion(label, names)}")
-    parts = _parts(paths[1])
-    train = _chosen(parts, TRAIN, n_train, row_of, paths[1])
-    test = _chosen(parts, TEST, n_test, row_of, paths[1])
+    split_of = _official_split(paths[1])
+    train = _chosen(split_of, TRAIN, n_train, row_of, paths[1])
+    test = _chosen(split_of, TEST, n_test, row_of, paths[1])
     images = paths[0].parent / IMAGES
     at_train, at_test = ([row_of[file] for file in files] for files in (train, test))
     column = names.index(label)
@@ -99,21 +99,21 @@ def _attributes(path: Path) -> _Table:
         return _Table(names, {row[0]: i for i, row in enumerate(rows)}, flags.reshape(len(rows), len(names)))
 
 
-def _parts(path: Path) -> dict[str, str]:
-    """The part of each image: 0, 1 or 2."""
-    with reading(path, "CelebA's list of parts"):
+def _official_split(path: Path) -> dict[str, str]:
+    """The split of each image: 0, 1 or 2."""
+    with reading(path, "CelebA's list of splits"):
         rows = [line.split() for line in path.read_text(encoding="ascii").splitlines() if line.strip()]
         for at, row in enumerate(rows, start=1):
             if len(row) != 2 or row[1] not in ("0", "1", "2") or Path(row[0]).name != row[0]:
                 raise DataError(f"{path}: line {at} is not the name of an image and 0, 1 or 2")
-        return {file: part for file, part in rows}  # noqa: C416 - rows are lists, checked to be pairs
+        return {file: split for file, split in rows}  # noqa: C416 - rows are lists, checked to be pairs
 
 
-def _chosen(parts: dict[str, str], part: str, most: int | None, row_of: dict[str, int], path: Path) -> list[str]:
-    files = [file for file, theirs in parts.items() if theirs == part][:most]
+def _chosen(split_of: dict[str, str], split: str, most: int | None, row_of: dict[str, int], path: Path) -> list[str]:
+    files = [file for file, own in split_of.items() if own == split][:most]
     unknown = next((file for file in files if file not in row_of), None)
     if unknown is not None or not files:
-        what = f"lists {unknown}, which has no attributes" if unknown else f"has no images in part {part}"
+        what = f"lists {unknown}, which has no attributes" if unknown else f"has no images of split {split}"
         raise DataError(f"{path}: {what}; get the file again")
     return files
 
@@ -122,7 +122,7 @@ def _faces(folder: Path, files: Sequence[str], size: int) -> NDArray[np.uint8]:
     pil = library("PIL.Image", f"{folder}: reading images", "data")
     images = np.empty((len(files), size, size, 3), dtype=np.uint8)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of images so large that they could be meant to fill memory: refused below
+        warnings.simplefilter("ignore")  # about images so large that they might exhaust memory: refused below
         for at, file in enumerate(files):
             with reading(folder / file, "a JPEG image"), pil.open(folder / file, formats=("JPEG",)) as image:
                 images[at] = _face(folder / file, image, size)

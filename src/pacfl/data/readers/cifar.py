@@ -121,14 +121,16 @@ def _contents(where: Path | str, data: bytes) -> Mapping[str, NDArray[Any]]:
         except DataError as error:
             raise DataError(f"{where}: {error}") from None
         if not isinstance(pickled, dict):
-            raise DataError(f"{where}: holds no dictionary; is it a CIFAR batch?")
+            raise DataError(f"{where}: contains no dictionary; is it a CIFAR batch?")
         arrays = {_text(key): _numbers(value) for key, value in pickled.items()}
-        known = {key: value for key, value in arrays.items() if value is not None}
-        pixels = known.get("data")
+        numeric = {key: value for key, value in arrays.items() if value is not None}
+        pixels = numeric.get("data")
         if pixels is None or pixels.ndim != 2 or pixels.shape[1] != PIXELS or pixels.dtype != np.uint8:
-            came = "no array" if pixels is None else f"shape {pixels.shape} of {pixels.dtype}"
-            raise DataError(f"{where}: wanted 'data' of shape (n, {PIXELS}) of uint8, got {came}; is it a CIFAR batch?")
-        return known
+            found = "no array" if pixels is None else f"shape {pixels.shape} of {pixels.dtype}"
+            raise DataError(
+                f"{where}: expected 'data' of shape (n, {PIXELS}) of uint8, got {found}; is it a CIFAR batch?"
+            )
+        return numeric
 
 
 def _numbers(value: object) -> NDArray[Any] | None:
@@ -154,14 +156,14 @@ def _bytes(path: Path) -> bytes:
 
 def _members(path: Path, layout: Layout) -> Iterator[tuple[str, str, bytes]]:
     """File name, place and contents of every batch in an archive, in one pass over it."""
-    wanted = {f"{layout.folder}/{name}": name for name in layout.files}
+    expected = {f"{layout.folder}/{name}": name for name in layout.files}
     with (
         reading(path, "a gzipped tar archive"),
         _Careful(path) as unzipped,
         tarfile.open(fileobj=unzipped, mode="r:") as archive,
     ):
         for member in archive:
-            name = wanted.pop(member.name.removeprefix("./"), None)
+            name = expected.pop(member.name.removeprefix("./"), None)
             if name is None:
                 continue
             file = archive.extractfile(member) if member.isreg() else None
@@ -170,8 +172,8 @@ def _members(path: Path, layout: Layout) -> Iterator[tuple[str, str, bytes]]:
             check_declared(path, member.size)
             yield name, f"{path} ({member.name})", file.read(member.size)
         unzipped.read(MOST_PADDING)  # the checksum is at the end
-    if wanted:
-        raise DataError(f"{path}: lacks {', '.join(wanted)}; get the archive again")
+    if expected:
+        raise DataError(f"{path}: lacks {', '.join(expected)}; get the archive again")
 
 
 class _Careful(gzip.GzipFile):

@@ -75,8 +75,8 @@ def _read(path: Path, n_dimensions: int) -> NDArray[np.uint8]:
         check_declared(path, n_bytes, compressed=path.suffix == ".gz")
         data = file.read(n_bytes + 1)
         if len(data) != n_bytes:
-            came = "more" if len(data) > n_bytes else f"only {len(data)}"
-            raise DataError(f"{path}: declares {n_bytes} bytes of data and has {came}; get the file again")
+            size = "more" if len(data) > n_bytes else f"only {len(data)}"
+            raise DataError(f"{path}: declares {n_bytes} bytes of data and has {size}; get the file again")
         return np.frombuffer(data, dtype=np.uint8).reshape(shape)
 
 
@@ -89,7 +89,7 @@ def _header(path: Path, file: BufferedIOBase, n_dimensions: int) -> tuple[int, .
     magic = file.read(4)
     if magic != bytes((0, 0, _BYTES, n_dimensions)):
         raise DataError(
-            f"{path}: starts with {magic.hex(' ') or 'nothing'}, wanted 00 00 08 {n_dimensions:02d}: an idx file of "
+            f"{path}: starts with {magic.hex(' ') or 'nothing'}, expected 00 00 08 {n_dimensions:02d}: an idx file of "
             f"bytes in {n_dimensions} dimension{'s' if n_dimensions > 1 else ''}"
         )
     shape: tuple[int, ...] = struct.unpack(f">{n_dimensions}I", file.read(4 * n_dimensions))
@@ -101,10 +101,10 @@ def _opened(path: Path) -> BufferedIOBase:
 
 
 def _other(name: str, labels: Path) -> str | None:
-    """The set that these labels are known to belong to, if it is another."""
+    """The other set that these labels belong to, if they do."""
     try:
         with reading(labels, "an idx file"), _opened(labels) as file:
             first = tuple(file.read(8 + 16)[8:])
     except DataError:
-        return None  # to be told of when the file is read
+        return None  # reported when the file is read
     return next((other for other, theirs in FIRST_LABELS.items() if other != name and first == theirs), None)

@@ -1,7 +1,7 @@
 """Arrays of numbers in MATLAB files of version 5, the form in which SVHN is published.
 
-Scipy reads these files too, but a damaged one can end the whole process there. This reader knows less and checks all
-that it reads.
+Scipy reads these files too, but a damaged one can crash the process. This reader supports less and checks
+everything it reads.
 """
 
 import math
@@ -29,7 +29,7 @@ _CLASSES: Final = range(6, 16)  # of matrices: numbers of any kind; the others a
 
 
 class Element(NamedTuple):
-    """A piece of a file: what it holds, and where its data start and how many bytes they are."""
+    """A piece of a file: its type, where its data start, and their number of bytes."""
 
     kind: int
     start: int
@@ -101,10 +101,10 @@ def _matrix(path: Path, element: Element, order: str) -> Matrix | None:
         inside = Element(kind, 8, n_bytes)
     if inside.kind != _MATRIX:
         return None
-    flags, offset = _part(head, inside.start, order)
-    dimensions, offset = _part(head, offset, order)
-    name, offset = _part(head, offset, order)
-    numbers, _ = _part(head, offset, order)
+    flags, offset = _subelement(head, inside.start, order)
+    dimensions, offset = _subelement(head, offset, order)
+    name, offset = _subelement(head, offset, order)
+    numbers, _ = _subelement(head, offset, order)
     described = (flags.kind, flags.size, dimensions.kind, dimensions.size % 4, name.kind)
     if described != (_UINT32, 8, _INT32, 0, _INT8) or dimensions.size > 128 or name.start + name.size > len(head):
         raise DataError(f"{path}: has an array without class, dimensions or name; get the file again")
@@ -120,8 +120,8 @@ def _matrix(path: Path, element: Element, order: str) -> Matrix | None:
     return Matrix(text, shape, dtype, path, element, numbers.start)
 
 
-def _part(head: bytes, offset: int, order: str) -> tuple[Element, int]:
-    """The part of a matrix at an offset, and the offset of the next. Parts of up to four bytes have a short form."""
+def _subelement(head: bytes, offset: int, order: str) -> tuple[Element, int]:
+    """The subelement of a matrix at an offset, and the offset of the next. Up to four bytes have a short form."""
     (word,) = struct.unpack_from(f"{order}I", head, offset)
     if word >> 16:
         return Element(word & 0xFFFF, offset + 4, word >> 16), offset + 8

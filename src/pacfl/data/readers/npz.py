@@ -26,7 +26,7 @@ def count(paths: Sequence[Path]) -> tuple[int, int]:
 
 
 def read(name: str, paths: Sequence[Path], n_classes: int | None = None) -> Dataset:
-    """The data set in the file; without n_classes, the largest label tells."""
+    """The data set in the file; without n_classes, there are as many as the largest label says."""
     path = paths[0]
     _shapes(path)
     with reading(path, ".npz"), np.load(path, allow_pickle=False) as arrays:

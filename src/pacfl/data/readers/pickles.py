@@ -1,7 +1,7 @@
-"""Pickles that hold numbers, text, containers and numpy arrays, and nothing that can act.
+"""Pickles of numbers, text, containers and numpy arrays, without anything that can be executed.
 
 A pickle is a program: loading one can run anything. Here the only names it can call are the few that numpy's arrays
-are made with, and even those stand for functions of this module, that check what they are given.
+are built with, and even those are replaced by functions of this module that check their arguments.
 """
 
 import io
@@ -27,7 +27,7 @@ class PickledArray:
 
     def __setstate__(self, state: object) -> None:
         if not isinstance(state, tuple) or len(state) != 5:
-            raise DataError("holds an array in an unknown form")
+            raise DataError("contains an array in an unknown form")
         _, shape, kind, is_fortran, raw = state
         self.value = _array(raw, kind, shape, "F" if is_fortran else "C")
 
@@ -44,7 +44,7 @@ class _Type:
             self.order = state[1]
 
 
-class _Makers:
+class _Constructors:
     """What a pickle may call. Bound methods, because a pickle cannot set attributes of these."""
 
     def blank(self, *_: object) -> PickledArray:
@@ -62,15 +62,15 @@ class _Makers:
         return _as_bytes(text)
 
 
-_MAKERS: Final = _Makers()
-_KNOWN: Final[Mapping[tuple[str, str], object]] = {
-    ("numpy.core.multiarray", "_reconstruct"): _MAKERS.blank,
-    ("numpy._core.multiarray", "_reconstruct"): _MAKERS.blank,
-    ("numpy.core.numeric", "_frombuffer"): _MAKERS.filled,
-    ("numpy._core.numeric", "_frombuffer"): _MAKERS.filled,
+_CONSTRUCTORS: Final = _Constructors()
+_ALLOWED: Final[Mapping[tuple[str, str], object]] = {
+    ("numpy.core.multiarray", "_reconstruct"): _CONSTRUCTORS.blank,
+    ("numpy._core.multiarray", "_reconstruct"): _CONSTRUCTORS.blank,
+    ("numpy.core.numeric", "_frombuffer"): _CONSTRUCTORS.filled,
+    ("numpy._core.numeric", "_frombuffer"): _CONSTRUCTORS.filled,
     ("numpy", "ndarray"): object(),  # only ever an argument of _reconstruct
-    ("numpy", "dtype"): _MAKERS.kind,
-    ("_codecs", "encode"): _MAKERS.encoded,
+    ("numpy", "dtype"): _CONSTRUCTORS.kind,
+    ("_codecs", "encode"): _CONSTRUCTORS.encoded,
 }
 
 
@@ -83,13 +83,13 @@ def load_plain(data: bytes) -> object:
 class _Plain(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> object:
         try:
-            return _KNOWN[module, name]
+            return _ALLOWED[module, name]
         except KeyError:
-            raise DataError(f"wants to use {module}.{name}, which plain data do not need; it was not run") from None
+            raise DataError(f"needs {module}.{name}, which plain data do not; it was not executed") from None
 
 
 def _check_memo(data: bytes) -> None:
-    """Refuses memo positions beyond the number of things pickled: the table up to them would be made."""
+    """Refuse memo positions beyond the number of pickled objects: the table up to them would be allocated."""
     for n_steps, (step, argument, _) in enumerate(pickletools.genops(data)):
         if step.name in _MEMO and isinstance(argument, int) and argument > n_steps:
             raise DataError("has a memo of impossible size")
@@ -97,10 +97,10 @@ def _check_memo(data: bytes) -> None:
 
 def _array(raw: object, kind: object, shape: object, order: Any) -> NDArray[Any]:
     if not isinstance(kind, _Type) or not isinstance(shape, tuple) or not all(type(n) is int for n in shape):
-        raise DataError("holds an array in an unknown form")
+        raise DataError("contains an array in an unknown form")
     code = f"{kind.order}{kind.code}" if isinstance(kind.code, str) and isinstance(kind.order, str) else ""
     if not _NUMBERS.fullmatch(code):
-        raise DataError("holds an array of something other than numbers")
+        raise DataError("contains an array of something other than numbers")
     return np.frombuffer(_as_bytes(raw), dtype=np.dtype(code)).reshape(shape, order=order)
 
 
@@ -109,4 +109,4 @@ def _as_bytes(raw: object) -> bytes:
         return raw.encode("latin1")
     if isinstance(raw, bytes | bytearray):
         return bytes(raw)
-    raise DataError("holds an array in an unknown form")
+    raise DataError("contains an array in an unknown form")

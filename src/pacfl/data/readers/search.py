@@ -1,4 +1,4 @@
-"""Where the files of a data set are, and what is missing of them."""
+"""Where the files of a data set are, and which are missing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from pacfl.npz import MOST_SHRUNK
 
 @dataclass(frozen=True)
 class Search:
-    """The files found of those wanted."""
+    """The files that were found, and the names of those that were not."""
 
     paths: tuple[Path, ...]
     missing: tuple[str, ...]
@@ -31,8 +31,8 @@ class Search:
 class Format:
     """One way in which a data set is stored.
 
-    search(folder) finds the files, count(paths) tells the numbers of training and test samples without reading the
-    samples where the format allows it, read(name, paths, n_classes) gives the data set.
+    search(folder) finds the files, count(paths) gives the numbers of training and test samples, without reading
+    the samples if the format allows it; read(name, paths, n_classes) gives the data set.
     """
 
     title: str
@@ -58,7 +58,7 @@ def search(folder: Path, names: Sequence[str], subfolders: Sequence[str] = ("",)
 
 @contextmanager
 def reading(path: Path | str, kind: str) -> Iterator[None]:
-    """Turns whatever goes wrong while reading a file into an error that names the file."""
+    """Turn any error while reading a file into a DataError that names the file."""
     try:
         yield
     except DataError:
@@ -69,11 +69,13 @@ def reading(path: Path | str, kind: str) -> Iterator[None]:
 
 
 def check_declared(path: Path, declared: int, stored: int | None = None, compressed: bool = True) -> None:
-    """Refuses a header that declares more bytes than the file can hold, before memory is taken for them."""
+    """Refuse a header that declares more bytes than the file can contain, before memory is allocated for them."""
     size = path.stat().st_size if stored is None else stored
     most = size * MOST_SHRUNK if compressed else size
     if declared > most:
-        raise DataError(f"{path}: declares {declared} bytes of data, its {size} bytes cannot hold them; it is damaged")
+        raise DataError(
+            f"{path}: declares {declared} bytes of data, its {size} bytes cannot contain them; it is damaged"
+        )
 
 
 def checked_labels(path: Path | str, labels: NDArray[Any], n: int, n_classes: int) -> Labels:
@@ -81,7 +83,7 @@ def checked_labels(path: Path | str, labels: NDArray[Any], n: int, n_classes: in
     if labels.shape != (n,):
         raise DataError(f"{path}: has labels of shape {labels.shape} for {n} samples; is it the right file?")
     if not np.array_equal(labels, np.rint(labels)):
-        raise DataError(f"{path}: labels must be whole numbers; is it the right file?")
+        raise DataError(f"{path}: labels must be integers; is it the right file?")
     if n and not (labels.min() >= 0 and labels.max() < n_classes):
         raise DataError(
             f"{path}: labels must lie in 0..{n_classes - 1}, got {labels.min():g}..{labels.max():g}; "

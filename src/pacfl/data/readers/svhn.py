@@ -40,13 +40,13 @@ def _read(path: Path, n_classes: int) -> tuple[NDArray[np.uint8], Labels]:
 
 def _declared(path: Path) -> tuple[Matrix, Matrix]:
     """Images (32, 32, 3, n) and labels (n, 1), as the file declares them."""
-    known = matrices(path)
-    x, y = known.get("X"), known.get("y")
+    found = matrices(path)
+    x, y = found.get("X"), found.get("y")
     fits = x is not None and x.shape[:3] == IMAGE and len(x.shape) == 4 and x.dtype == np.uint8
     if x is None or y is None or not fits or y.shape != (x.shape[3], 1):
-        listed = ", ".join(f"{name} {matrix.shape} of {matrix.dtype}" for name, matrix in known.items())
+        listed = ", ".join(f"{name} {matrix.shape} of {matrix.dtype}" for name, matrix in found.items())
         raise DataError(
-            f"{path}: wanted X (32, 32, 3, n) of uint8 and one label y for each image, got {listed or 'nothing'}; "
+            f"{path}: expected X (32, 32, 3, n) of uint8 and one label y for each image, got {listed or 'nothing'}; "
             "is it the right file?"
         )
     return x, y

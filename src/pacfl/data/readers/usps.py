@@ -20,7 +20,7 @@ NUMBERS: Final = [float(i) for i in range(1, PIXELS + 1)]
 MOST_LINES: Final = 100_000
 MOST_CHARACTERS: Final = 16_384
 
-Part = tuple[NDArray[np.uint8], Labels]
+Samples = tuple[NDArray[np.uint8], Labels]
 
 
 def find_text(folder: Path) -> Search:
@@ -46,7 +46,7 @@ def count_h5(paths: Sequence[Path]) -> tuple[int, int]:
 
 
 def read_text(name: str, paths: Sequence[Path], n_classes: int) -> Dataset:
-    """The data set in two text files: labels 1..10 stand for 0..9, pixels lie in -1..1."""
+    """The data set in two text files: labels 1..10 mean 0..9, pixels lie in -1..1."""
     train, test = _read_text(paths[0], n_classes), _read_text(paths[1], n_classes)
     return from_arrays(*train, *test, name=name, n_classes=n_classes)
 
@@ -60,7 +60,7 @@ def read_h5(name: str, paths: Sequence[Path], n_classes: int) -> Dataset:
     return from_arrays(*train, *test, name=name, n_classes=n_classes)
 
 
-def _read_text(path: Path, n_classes: int) -> Part:
+def _read_text(path: Path, n_classes: int) -> Samples:
     samples = [_sample(path, at, line) for at, line in _lines(path)]
     if not samples:
         raise DataError(f"{path}: has no samples; get the file again")
@@ -93,26 +93,28 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield at, line
 
 
-def _read_group(path: Path, file: Any, part: str, n_classes: int) -> Part:
-    data, target = _stored(path, file, part, "data", 2), _stored(path, file, part, "target", 1)
+def _read_group(path: Path, file: Any, split: str, n_classes: int) -> Samples:
+    data, target = _stored(path, file, split, "data", 2), _stored(path, file, split, "target", 1)
     if data.shape[1] != PIXELS or data.dtype.kind not in "fu" or target.dtype.kind not in "ui":
         raise DataError(
-            f"{path}: wanted {part}/data (n, {PIXELS}) of floats in 0..1 and {part}/target of whole numbers, got "
+            f"{path}: expected {split}/data (n, {PIXELS}) of floats in 0..1 and {split}/target of integers, got "
             f"{data.shape} of {data.dtype} and {target.dtype}"
         )
     pixels = data[:] / (255.0 if data.dtype == np.uint8 else 1.0)
     return _as_bytes(path, pixels), checked_labels(path, target[:], len(pixels), n_classes)
 
 
-def _stored(path: Path, file: Any, part: str, name: str, n_dimensions: int) -> Any:
+def _stored(path: Path, file: Any, split: str, name: str, n_dimensions: int) -> Any:
     """A data set inside the file itself: a link could lead to any other file."""
     h5py = library("h5py", f"{path}: reading HDF5", "data")
-    for group, key in ((file, part), (file.get(part), name)):
+    for group, key in ((file, split), (file.get(split), name)):
         if not isinstance(group, h5py.Group) or not isinstance(group.get(key, getlink=True), h5py.HardLink):
-            raise DataError(f"{path}: has no {part}/{name} of its own; wanted groups train and test of data and target")
-    stored = file[part][name]
+            raise DataError(
+                f"{path}: has no {split}/{name} of its own; expected groups train and test of data and target"
+            )
+    stored = file[split][name]
     if not isinstance(stored, h5py.Dataset) or stored.ndim != n_dimensions or stored.external or stored.is_virtual:
-        raise DataError(f"{path}: {part}/{name} is not an array of {n_dimensions} dimensions inside the file")
+        raise DataError(f"{path}: {split}/{name} is not an array of {n_dimensions} dimensions inside the file")
     check_declared(path, stored.size * stored.dtype.itemsize, stored=stored.id.get_storage_size())
     return stored
 

@@ -1,1 +1,1 @@
-"""Small nets compiled to machine code: a client's whole local training is one call."""
+"""Small nets compiled to machine code: the local training of a client is one call."""

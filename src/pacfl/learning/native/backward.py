@@ -23,29 +23,29 @@ STATE = {"weights": FLOATS, "workspace": FLOATS, "gradient": FLOATS}
 
 @dataclass(frozen=True, eq=False)
 class Backward:
-    """Two functions: one keeps the gradient of all weights, the other takes a step of SGD on the way."""
+    """Two functions: one stores the gradient of all weights, the other takes a step of SGD with it."""
 
-    keeping: Function
-    stepping: Function
+    gradient: Function
+    step: Function
 
 
 def write_backward(c: Context) -> Backward:
-    """`scale` times the sum of the gradients of n samples, from what forward left in their slabs."""
+    """`scale` times the sum of the gradients of n samples, from what the forward pass stored in their slabs."""
     loss = write_loss_gradient(c.module, "loss_gradient", c.plan.n_outputs)
     of_sources = _write_source_gradients(c)
     on_maps = _write_maps(c)
-    step = write_step(c.module, "step")
-    with c.module.function("backward", **BATCH, **STATE) as keeping:
-        _losses(keeping, c, loss)
-        _dense_layers(keeping, c, of_sources, _write_keeping(c), ())
-        _maps(keeping, c, on_maps)
-    with c.module.function("backward_with_step", **BATCH, **STATE, velocity=FLOATS, **RATES) as stepping:
-        rates = stepping.lr, stepping.momentum, stepping.weight_decay
-        _losses(stepping, c, loss)
-        _dense_layers(stepping, c, of_sources, _write_stepping(c), rates)
-        _maps(stepping, c, on_maps)
-        stepping.call(step, stepping.weights, stepping.velocity, stepping.gradient, c.n_of_maps, *rates)
-    return Backward(keeping, stepping)
+    map_step = write_step(c.module, "step")
+    with c.module.function("backward", **BATCH, **STATE) as gradient:
+        _losses(gradient, c, loss)
+        _dense_layers(gradient, c, of_sources, _write_dense_gradients(c), ())
+        _maps(gradient, c, on_maps)
+    with c.module.function("backward_with_step", **BATCH, **STATE, velocity=FLOATS, **RATES) as f:
+        rates = f.lr, f.momentum, f.weight_decay
+        _losses(f, c, loss)
+        _dense_layers(f, c, of_sources, _write_dense_steps(c), rates)
+        _maps(f, c, on_maps)
+        f.call(map_step, f.weights, f.velocity, f.gradient, c.n_of_maps, *rates)
+    return Backward(gradient, step=f)
 
 
 def _losses(f: Function, c: Context, loss: Function) -> None:
@@ -56,7 +56,7 @@ def _losses(f: Function, c: Context, loss: Function) -> None:
 
 
 def _write_source_gradients(c: Context) -> list[Function | None]:
-    """Of every dense stage; the first needs none if nothing comes before."""
+    """Of every dense stage; the first needs none if it is the first of the net."""
     kernels: list[Function | None] = []
     for i, stage in enumerate(c.plan.dense):
         relu = i > 0 and c.plan.dense[i - 1].relu
@@ -66,21 +66,21 @@ def _write_source_gradients(c: Context) -> list[Function | None]:
     return kernels
 
 
-def _write_keeping(c: Context) -> list[Function]:
+def _write_dense_gradients(c: Context) -> list[Function]:
     return [
         write_dense_weight_gradient(c.module, f"dense{i}_weight_gradient", stage, c.layout.slab)
         for i, stage in enumerate(c.plan.dense)
     ]
 
 
-def _write_stepping(c: Context) -> list[Function]:
+def _write_dense_steps(c: Context) -> list[Function]:
     return [write_dense_step(c.module, f"dense{i}_step", stage, c.layout.slab) for i, stage in enumerate(c.plan.dense)]
 
 
 def _dense_layers(
     f: Function, c: Context, of_sources: list[Function | None], of_weights: list[Function], rates: tuple[Value, ...]
 ) -> None:
-    """The dense stages from the last to the first: gradients of sources are made before a step changes the weights."""
+    """The dense stages from the last to the first: gradients of sources are computed before a step changes weights."""
     slabs = f.workspace.at(c.layout.scratch)
     sources = [c.features, *(spot.result for spot in c.layout.dense)]
     targets = [c.layout.features_gradient, *(spot.gradient for spot in c.layout.dense)]
@@ -95,7 +95,7 @@ def _dense_layers(
 
 
 def _write_maps(c: Context) -> Function:
-    """The gradients of all stages on maps, from those of what the last one gave."""
+    """The gradients of all stages on maps, from the gradient of the last one's result."""
     frame = _write_framing(c)
     stages = [_write_stage(c, i, stage) for i, stage in enumerate(c.plan.on_maps)]
     with c.module.function("maps_backward", n=LONG, **STATE) as f:
@@ -158,7 +158,7 @@ def _write_convolution_stage(c: Context, i: int, stage: Convolve) -> Function:
 
 
 def _write_framing(c: Context) -> Function:
-    """Weights of convolutions in the frames from which gradients of their sources are made."""
+    """Weights of convolutions in the frames from which gradients of their sources are computed."""
     framings = []
     for i, stage in enumerate(c.plan.on_maps):
         if i and isinstance(stage, Convolve):

@@ -1,4 +1,4 @@
-"""Text of LLVM -> functions that can be called, which let other threads of Python run meanwhile."""
+"""Text of LLVM -> functions that can be called; they release the GIL."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -10,22 +10,22 @@ from llvmlite import binding
 from pacfl.learning.native import code_cache
 from pacfl.learning.native.target import Target
 
-PIPELINE = "O3, loops and vectors as written"  # names what `_optimised` does, for code that is kept
+PIPELINE = "O3, loops and vectors as written"  # names what `optimised` does, in the key of cached code
 
 
 class Machine:
-    """Compiled text. Functions live as long as it does."""
+    """Compiled text. Its functions may be called as long as it exists."""
 
     def __init__(self, text: str, target: Target) -> None:
-        """Compile, or take what was compiled from the same text before."""
+        """Compile, or load what was compiled from the same text before."""
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         machine = binding.Target.from_default_triple().create_target_machine(
             cpu=target.cpu, features=target.features, opt=3, jit=True
         )
-        made_by = (llvmlite.__version__, str(binding.llvm_version_info), PIPELINE, machine.triple)
-        key = code_cache.key(text, target.cpu, target.features, *made_by)
-        code = code_cache.kept(key, lambda: machine.emit_object(_optimised(text, machine)))
+        compiler = (llvmlite.__version__, str(binding.llvm_version_info), PIPELINE, machine.triple)
+        key = code_cache.key(text, target.cpu, target.features, *compiler)
+        code = code_cache.cached(key, lambda: machine.emit_object(optimised(text, machine)))
         self._engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
         self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
@@ -35,20 +35,11 @@ class Machine:
         return ctypes.CFUNCTYPE(None, *arguments)(self._engine.get_function_address(name))
 
 
-def assembly(text: str, target: Target) -> str:
-    """What the processor will be told, to be read."""
-    binding.initialize_all_targets()
-    binding.initialize_all_asmprinters()
-    machine = binding.Target.from_default_triple().create_target_machine(
-        cpu=target.cpu, features=target.features, opt=3, jit=True
-    )
-    return str(machine.emit_assembly(_optimised(text, machine)))
-
-
-def _optimised(text: str, machine: Any) -> Any:
+def optimised(text: str, machine: Any) -> Any:
+    """The text as a module of LLVM, after its optimising passes."""
     module = binding.parse_assembly(text)
     module.verify()
-    # Vectors are written as they should be: what is left to loops is scalar, and short
+    # Kernels are vectorised already: the remaining loops are scalar and short
     options = binding.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
     passes = binding.create_pass_builder(machine, options)

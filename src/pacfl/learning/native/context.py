@@ -1,4 +1,4 @@
-"""What every part of a program is written with."""
+"""What all functions of a program are written with."""
 
 from dataclasses import dataclass
 
@@ -51,7 +51,7 @@ class Context:
         return self.packing.places[sum(isinstance(stage, Convolve) for stage in self.plan.on_maps[:i])]
 
     def convolve_places(self, i: int) -> ConvolvePlaces:
-        """Where and how stage i on maps, a convolution, keeps what it needs."""
+        """Where and how stage i on maps, a convolution, stores what it needs."""
         places = self.layout.on_maps[i].convolve
         assert places is not None, "asked of a stage that is no convolution"
         return places

@@ -1,4 +1,4 @@
-"""The native engine: a client's whole local training in one call of compiled code, other threads running meanwhile."""
+"""The native engine: the local training of a client is one call of compiled code, without the GIL."""
 
 import ctypes
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.learning.client_context import LocalTraining, Samples, Selected
+from pacfl.learning.client_context import LocalTraining, Samples, SampleSubset
 from pacfl.learning.model import Vector
 from pacfl.learning.native.compiling import Machine
 from pacfl.learning.native.plan import Plan
@@ -27,12 +27,12 @@ _TRAIN = (*[_ARRAY] * 3, *[_NUMBER] * 3, *[_ARRAY] * 4, *[_FLOAT] * 3, *_EXTRAS)
 
 
 class Native:
-    """An engine for one plan. Threads may share it: each call has a workspace of its own."""
+    """An engine for one plan. Threads may share it: each call has its own workspace."""
 
-    rounds_by_batch = False
+    batch_dependent = False
 
     def __init__(self, plan: Plan, target: Target | None = None) -> None:
-        """Compile the plan, for this machine unless told otherwise."""
+        """Compile the plan, by default for this machine."""
         self._program = write_program(plan, target or machine())
         self._machine = Machine(self._program.text, self._program.target)
         self._logits = self._machine.function("logits", _LOGITS)
@@ -52,9 +52,9 @@ class Native:
         inner_step: float | None,
         seed: int,  # noqa: ARG002 - nothing is drawn here
     ) -> Vector:
-        """Train from w, meeting samples in the given order."""
+        """Train from w on batches in the given order."""
         x, y, rows = self._located(samples)
-        met = _checked_order(order, len(rows), rows)
+        ordered = _checked_order(order, len(rows), rows)
         mu, anchor = prox if prox is not None else (0.0, None)
         extras = prox is not None or gradient_correction is not None
         with self._workspace(min(learning.batch_size, len(rows))) as own:
@@ -64,7 +64,7 @@ class Native:
                 self._pack(anchor, own.anchor)
                 self._pack(gradient_correction, own.gradient_correction)
             self._train(
-                _at(x), _at(y), _at(met), len(met), len(rows), learning.batch_size,
+                _at(x), _at(y), _at(ordered), len(ordered), len(rows), learning.batch_size,
                 _at(own.weights), _at(own.memory), _at(own.gradient), _at(own.velocity),
                 learning.lr, learning.momentum, learning.weight_decay,
                 extras, _at(own.anchor), mu, _at(own.gradient_correction),
@@ -86,7 +86,7 @@ class Native:
             return self._unpacked(total)
 
     def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """For every sample: whether it is told rightly, and its loss."""
+        """For every sample: whether it is classified correctly, and its loss."""
         x, _, rows = self._located(samples)
         logits = np.empty((len(rows), self._program.plan.n_outputs), dtype=np.float32)
         with self._workspace(min(AT_ONCE, len(rows))) as own:
@@ -96,7 +96,7 @@ class Native:
         return logits.argmax(axis=1) == samples.y, _cross_entropy(logits, samples.y)
 
     def _pack(self, vector: Vector | None, to: NDArray[np.float32]) -> None:
-        """All of it, what fills up rows too: a training that left the numbers may have left some there."""
+        """Pack the vector. The padding of rows is written too: a training that diverged may have left NaN there."""
         if vector is None:
             to[:] = 0
             return
@@ -112,29 +112,29 @@ class Native:
         return vector
 
     def _located(self, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
-        """All images, all labels, and which are meant; checked, for compiled code trusts what it is given."""
+        """All samples, all labels, and the indices to use; checked, because compiled code checks nothing."""
         plan = self._program.plan
-        whole = samples.whole if isinstance(samples, Selected) else samples
-        rows = samples.rows if isinstance(samples, Selected) else np.arange(len(samples.y))
-        n = len(whole.x)
-        if whole.x.shape[1:] != plan.shape or n != len(whole.y):
+        pool = samples.pool if isinstance(samples, SampleSubset) else samples
+        rows = samples.indices if isinstance(samples, SampleSubset) else np.arange(len(samples.y))
+        n = len(pool.x)
+        if pool.x.shape[1:] != plan.shape or n != len(pool.y):
             raise ValueError(
                 f"samples must have shape {plan.shape}, one for each label; "
-                f"got {whole.x.shape[1:]}, {n} of them and {len(whole.y)} labels"
+                f"got {pool.x.shape[1:]}, {n} of them and {len(pool.y)} labels"
             )
         if len(rows) and not 0 <= rows.min() <= rows.max() < n:
-            raise ValueError(f"numbers of samples must be from 0 to {n - 1}, got {rows.min()} to {rows.max()}")
+            raise ValueError(f"indices of samples must be from 0 to {n - 1}, got {rows.min()} to {rows.max()}")
         y = samples.y
         if len(y) and not 0 <= y.min() <= y.max() < plan.n_outputs:
             raise ValueError(f"labels must be from 0 to {plan.n_outputs - 1}, got {y.min()} to {y.max()}")
-        whole_y, numbers = (np.require(a, np.int64, "C") for a in (whole.y, rows))
-        return np.require(whole.x, np.float32, "C"), whole_y, numbers
+        y, rows = (np.require(a, np.int64, "C") for a in (pool.y, rows))
+        return np.require(pool.x, np.float32, "C"), y, rows
 
     @contextmanager
     def _workspace(self, samples: int) -> Iterator["_Workspace"]:
-        """A workspace that nobody else has meanwhile, large enough for so many samples at once."""
+        """A workspace that no other thread uses meanwhile, large enough for a number of samples."""
         try:
-            own = self._free.pop()  # one operation for Python: no two threads get the same
+            own = self._free.pop()  # atomic in Python: no two threads get the same
         except IndexError:
             own = _Workspace.of(self._program)
         own.grow(samples)
@@ -146,7 +146,7 @@ class Native:
 
 @dataclass(eq=False)
 class _Workspace:
-    """Memory of one thread. What is around maps is zero for ever."""
+    """Memory of one thread. The borders of maps are always zero."""
 
     program: Program
     weights: NDArray[np.float32]
@@ -169,22 +169,22 @@ class _Workspace:
 
 
 def _aligned(n: int) -> NDArray[np.float32]:
-    """Zeros that begin with a cache line."""
-    room = np.zeros(n + 16, dtype=np.float32)
-    start = -room.ctypes.data % 64 // 4
-    return room[start : start + n]
+    """Zeros aligned to a cache line."""
+    padded = np.zeros(n + 16, dtype=np.float32)
+    start = -padded.ctypes.data % 64 // 4
+    return padded[start : start + n]
 
 
 def _checked_order(order: NDArray[np.int64], n: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows that are met, in order."""
+    """The indices of samples in the order of training."""
     if order.shape[1:] != (n,) or (order.size and not 0 <= order.min() <= order.max() < n):
-        raise ValueError(f"order must be (epochs, {n}) with numbers of samples, got shape {order.shape}")
+        raise ValueError(f"order must be (epochs, {n}) with indices of samples, got shape {order.shape}")
     return rows[order]
 
 
 def _cross_entropy(logits: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.float32]:
     top = logits.max(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore", over="ignore"):  # what is no number stays none
+    with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity are passed on
         sums = np.exp(logits - top).sum(axis=1)
         return np.asarray(np.log(sums) + top[:, 0] - logits[np.arange(len(y)), y])
 

@@ -49,10 +49,10 @@ def _write_turning(c: Context) -> Function:
 
 
 def _write_intake(c: Context) -> Function:
-    """One sample into its slab, and if wanted into planes."""
+    """One sample into its slab, and into planes if they are needed."""
     source = c.plan.source
     intake = write_intake(c.module, "weave", source)
-    planes = write_planes(c.module, "planes", source) if _wants_planes(c) and source.channels > 1 else None
+    planes = write_planes(c.module, "planes", source) if _needs_planes(c) and source.channels > 1 else None
     with c.module.function("intake", sample=FLOATS, slab=FLOATS, workspace=FLOATS) as f:
         f.call(intake, f.sample, f.slab.at(c.layout.source))
         if planes is not None:
@@ -60,7 +60,7 @@ def _write_intake(c: Context) -> Function:
     return f
 
 
-def _wants_planes(c: Context) -> bool:
+def _needs_planes(c: Context) -> bool:
     return bool(c.plan.on_maps) and isinstance(c.plan.on_maps[0], Convolve) and c.convolve_places(0).by_rows
 
 

@@ -7,7 +7,7 @@ from pacfl.learning.native.target import Target
 
 
 def accumulators(target: Target) -> int:
-    """How many sums kernels keep in registers; the rest holds what is multiplied."""
+    """How many sums kernels have in registers; the other registers are for factors."""
     return target.registers - 4
 
 

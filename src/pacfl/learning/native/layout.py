@@ -20,7 +20,7 @@ ENTRY = 2  # floats of an entry in a list of samples: where the sample is (an in
 
 @dataclass
 class Region:
-    """Memory given out piece by piece, in floats."""
+    """Memory allocated piece by piece, in floats."""
 
     target: Target
     size: int = 0
@@ -63,7 +63,7 @@ class DensePlaces:
 
 @dataclass(frozen=True)
 class ListPlaces:
-    """Lists of windows that take part in a gradient, in the scratch."""
+    """Lists of windows that a gradient passes, in the scratch."""
 
     places: int
     values: int
@@ -91,7 +91,7 @@ class Layout:
 
 
 def layout(plan: Plan, target: Target) -> Layout:
-    """Give everything its place."""
+    """Allocate everything."""
     slab, scratch = Region(target), Region(target)
     convolutions = [stage for stage in plan.on_maps if isinstance(stage, Convolve)]
     source = slab.take(plan.source.size)
@@ -134,6 +134,6 @@ def _of_convolution(stage: Convolve, i: int, scratch: Region) -> ConvolvePlaces:
 
 
 def _spread(floats: int, target: Target) -> int:
-    """A distance between slabs that is no multiple of a power of two, so that they do not fight for cache lines."""
+    """A distance between slabs that is no multiple of a power of two, so that they do not compete for cache lines."""
     lines = -(-floats // (2 * target.lanes))
     return (lines + 1 - lines % 2) * 2 * target.lanes

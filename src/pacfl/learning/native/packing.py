@@ -1,4 +1,4 @@
-"""Where the weights of a model lie: row by row, each row in whole vectors."""
+"""Where the weights of a model lie: row by row, each row in full vectors."""
 
 from dataclasses import dataclass
 

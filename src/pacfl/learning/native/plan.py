@@ -66,7 +66,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Convolve:
-    """A convolution, then ReLU if wanted, then the largest of each window."""
+    """A convolution, then ReLU if `relu`, then the largest of each window."""
 
     source: Map
     result: Map
@@ -120,7 +120,7 @@ class Rectify:
 
 @dataclass(frozen=True)
 class Dense:
-    """A linear layer, then ReLU if wanted."""
+    """A linear layer, then ReLU if `relu`."""
 
     source: Map
     outputs: int
@@ -134,7 +134,6 @@ class Dense:
 
 
 OnMaps: TypeAlias = Convolve | MaxPool | AvgPool | Rectify
-Stage: TypeAlias = OnMaps | Dense
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ class Plan:
 
     @property
     def source(self) -> Map:
-        """One sample as the first stage wants it."""
+        """One sample as the first stage reads it."""
         return (self.on_maps or self.dense)[0].source
 
     @property
@@ -163,7 +162,7 @@ class Plan:
 
 
 def with_borders(stages: tuple[OnMaps, ...], paddings: tuple[Pair, ...]) -> tuple[OnMaps, ...]:
-    """Give the source of every stage the border that its padding wants, and the result of the one before the same."""
+    """Give the source of every stage the border for its padding, and the result of the stage before the same."""
     bordered: list[OnMaps] = []
     for i, stage in enumerate(stages):
         after = paddings[i + 1] if i + 1 < len(stages) else (0, 0)

@@ -1,4 +1,4 @@
-"""The functions that are called from outside: train, gradient, logits."""
+"""The functions that Python calls: train, gradient, logits."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from pacfl.learning.native.context import Context
 from pacfl.learning.native.emit import FLOAT, FLOATS, LONG, LONGS, Function, Module
 from pacfl.learning.native.forward import write_forward
 from pacfl.learning.native.kernels.order import write_reordering
-from pacfl.learning.native.kernels.step import RATES, write_extras, write_look_ahead, write_step
+from pacfl.learning.native.kernels.step import RATES, write_extras, write_inner_step, write_step
 from pacfl.learning.native.layout import Layout, layout
 from pacfl.learning.native.packing import Packing, packing
 from pacfl.learning.native.plan import Plan
@@ -23,7 +23,7 @@ EXTRAS = {
 
 @dataclass(frozen=True)
 class Program:
-    """Text of LLVM, and where it expects things."""
+    """Text of LLVM, and the layout of the memory that it uses."""
 
     text: str
     plan: Plan
@@ -39,13 +39,13 @@ def write_program(plan: Plan, target: Target) -> Program:
     forward = write_forward(c)
     _write_logits(c, forward)
     backward = write_backward(c)
-    gradient = _write_gradient(c, forward, backward.keeping)
+    gradient = _write_gradient(c, forward, backward.gradient)
     _write_training(c, forward, backward, gradient)
     return Program(str(c.module.ir), plan, target, c.packing, c.layout)
 
 
 def _write_logits(c: Context, forward: Function) -> None:
-    """`logits` (n, classes) of samples[rows], so many at once."""
+    """`logits` (n, classes) of samples[rows], at_once samples at a time."""
     of_data = {"samples": FLOATS, "rows": LONGS, "n": LONG, "at_once": LONG}
     arrays = dict.fromkeys(("weights", "workspace", "logits"), FLOATS)
     with (
@@ -69,8 +69,8 @@ def _write_gradient(c: Context, forward: Function, backward: Function) -> Functi
 
 
 def _write_training(c: Context, forward: Function, backward: Backward, gradient: Function) -> None:
-    """A local training: order (epochs, n) in batches, the last of an epoch as small as it is."""
-    plain = _write_plain_step(c, forward, backward.stepping)
+    """A local training: order (epochs, n) in batches; the last of an epoch may be smaller."""
+    plain = _write_plain_step(c, forward, backward.step)
     full = _write_full_step(c, gradient)
     of_data = {"samples": FLOATS, "labels": LONGS, "order": LONGS, "epochs": LONG, "n": LONG, "batch": LONG}
     with (
@@ -87,18 +87,18 @@ def _write_training(c: Context, forward: Function, backward: Backward, gradient:
             f.call(full, *batch, *state, *(f.arguments[name] for name in EXTRAS))
 
 
-def _write_plain_step(c: Context, forward: Function, stepping: Function) -> Function:
+def _write_plain_step(c: Context, forward: Function, backward_with_step: Function) -> Function:
     """A step along the gradient of a batch, layer by layer."""
     with c.module.function("plain_step", **BATCH, **STATE, velocity=FLOATS, **RATES) as f:
         f.call(forward, f.samples, f.rows, f.n, f.weights, f.workspace)
         scale = f.number(1.0) / f.n.to_float()
         state = f.weights, f.workspace, f.gradient, f.velocity, f.lr, f.momentum, f.weight_decay
-        f.call(stepping, f.labels, f.rows, f.n, scale, *state)
+        f.call(backward_with_step, f.labels, f.rows, f.n, scale, *state)
     return f
 
 
 def _write_full_step(c: Context, gradient: Function) -> Function:
-    """A step with all that methods add: the gradient of all weights first, then the step."""
+    """A step with all options: the gradient of all weights first, then the step."""
     mean = _write_mean(c, gradient)
     ahead = _write_ahead(c, mean)
     extras, step = write_extras(c.module, "extras", c.packing.size), write_step(c.module, "step_of_all")
@@ -123,12 +123,12 @@ def _write_mean(c: Context, gradient: Function) -> Function:
 
 
 def _write_ahead(c: Context, mean: Function) -> Function:
-    """The gradient of one half of the batch, where a step along that of the other half leads; one sample is both."""
-    look = write_look_ahead(c.module, "look_ahead", c.packing.size)
+    """The gradient of one half of the batch after an inner step with the other half; one sample is both halves."""
+    inner_step = write_inner_step(c.module, "look_ahead", c.packing.size)
     with c.module.function("gradient_ahead", **BATCH, **STATE, ahead=FLOATS, alpha=FLOAT) as f:
         half = (f.n >> 1).at_least(1)
         f.call(mean, f.samples, f.labels, f.rows, half, f.weights, f.workspace, f.gradient)
-        f.call(look, f.weights, f.gradient, f.ahead, f.alpha)
+        f.call(inner_step, f.weights, f.gradient, f.ahead, f.alpha)
         rest = (f.n - half).at_least(1)
         f.call(mean, f.samples, f.labels, f.rows.at(f.n - rest), rest, f.ahead, f.workspace, f.gradient)
     return f

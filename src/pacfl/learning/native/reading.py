@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import Tensor, fx, nn
 
+from pacfl.learning.model import UnsupportedModelError
 from pacfl.learning.native.plan import (
     NO_POOLING,
     AvgPool,
@@ -25,40 +26,37 @@ from pacfl.learning.native.plan import (
     with_borders,
 )
 
-TRIED = 3  # samples in the batch that is sent through
-
-
-class NotPlannable(ValueError):  # noqa: N818 - named for what it says of a model
-    """A module that is no plain stack of layers that are known here, and why."""
+N_TRACED = 3  # samples in the batch that is sent through
 
 
 def read_plan(module: nn.Module, shape: tuple[int, ...]) -> Plan:
     """The plan of a module for samples of the given shape."""
     try:
         graph = fx.symbolic_trace(module)
-    except Exception as error:  # whatever a forward function of the user's raises when it is traced
-        raise NotPlannable(f"its forward function cannot be traced ({error})") from None
+    except Exception as error:  # whatever a forward function may raise when it is traced
+        raise UnsupportedModelError(f"its forward function cannot be traced ({error})") from None
     reader = _Reader(graph, module, shape)
     with torch.no_grad():
         try:
-            reader.run(torch.zeros(TRIED, *shape))
-        except NotPlannable as error:  # to which fx has added lines of its own
-            raise NotPlannable(str(error).splitlines()[0]) from None
-        except RuntimeError as error:
-            raise NotPlannable(f"it does not take samples of shape {shape} ({str(error).splitlines()[0]})") from None
+            reader.run(torch.zeros(N_TRACED, *shape))
+        except UnsupportedModelError as error:  # fx adds lines to the message
+            raise UnsupportedModelError(str(error).splitlines()[0]) from None
+        except Exception as error:  # whatever a forward function may raise
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise UnsupportedModelError(f"it does not take samples of shape {shape} ({reason})") from None
     return reader.plan()
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A stage on maps with the padding that it wants of its source."""
+    """A stage on maps, and the padding of its source."""
 
     stage: OnMaps
     padding: Pair
 
 
 class _Reader(fx.Interpreter):
-    """Sends a batch through the module, node by node, and notes what each does."""
+    """Run a batch through the module, node by node, and record what each node does."""
 
     def __init__(self, graph: fx.GraphModule, module: nn.Module, shape: tuple[int, ...]) -> None:
         super().__init__(graph)
@@ -69,45 +67,45 @@ class _Reader(fx.Interpreter):
         self._dense: list[Dense] = []
         self._now = Map(*shape) if len(shape) == 3 else Map(int(torch.tensor(shape).prod()), 1, 1)
         self._current: fx.Node | None = None
-        self._before: torch.Size = torch.Size((TRIED, *shape))
+        self._before: torch.Size = torch.Size((N_TRACED, *shape))
         self._used: set[str] = set()
 
     def plan(self) -> Plan:
-        """What was noted."""
+        """The plan, from what was recorded."""
         maps = with_borders(tuple(s.stage for s in self._steps), tuple(s.padding for s in self._steps))
         if not maps and not self._dense:
-            raise NotPlannable("it has no layers")
+            raise UnsupportedModelError("it has no layers")
         if not self._dense and self._now.height * self._now.width != 1:
-            raise NotPlannable("its outputs are no vector")
+            raise UnsupportedModelError("its output is not a vector")
         if self._used != set(self._offsets):
-            raise NotPlannable(f"weights {sorted(set(self._offsets) - self._used)} take no part")
+            raise UnsupportedModelError(f"weights {sorted(set(self._offsets) - self._used)} are not used")
         return Plan(self._shape, maps, tuple(self._dense), self._n_weights)
 
     def run_node(self, n: fx.Node) -> Any:
-        """Note what the node does, if it is one that samples pass."""
+        """Record what the node does, if it is on the path of the samples."""
         value = super().run_node(n)
         if n.op == "placeholder":
             if self._current is not None:
-                raise NotPlannable("it takes more than one input")
+                raise UnsupportedModelError("it takes more than one input")
             self._current = n
         elif n.op == "output":
             if n.args[0] is not self._current:
-                raise NotPlannable("it returns something else than the last layer's result")
+                raise UnsupportedModelError("it does not return the output of its last layer")
         elif isinstance(value, Tensor):
-            self._note(n, value)
+            self._record(n, value)
         elif not _measures(n):
-            raise NotPlannable(f"{_name(n)} is not known")
+            raise UnsupportedModelError(f"{_name(n)} is not supported")
         return value
 
-    def _note(self, n: fx.Node, value: Tensor) -> None:
+    def _record(self, n: fx.Node, value: Tensor) -> None:
         if n.args[:1] != (self._current,) or any(isinstance(a, fx.Node) and self._is_tensor(a) for a in n.args[1:]):
-            raise NotPlannable(f"{_name(n)} is no step of a plain stack")
-        if value.shape[0] != TRIED:
-            raise NotPlannable(f"{_name(n)} mixes samples")
+            raise UnsupportedModelError(f"{_name(n)} is not a step of a sequential stack")
+        if value.shape[0] != N_TRACED:
+            raise UnsupportedModelError(f"{_name(n)} mixes samples")
         module = self.fetch_attr(str(n.target)) if n.op == "call_module" else None
         layer = _layer(n, module)
         if layer is None:
-            raise NotPlannable(f"{_name(n, module)} is not known")
+            raise UnsupportedModelError(f"{_name(n, module)} is not supported")
         if layer is _flatten:
             self._reshape(n, value)
         elif isinstance(layer, nn.Conv2d):
@@ -127,20 +125,22 @@ class _Reader(fx.Interpreter):
         if value.shape == self._before:
             return
         if value.ndim != 2 or value.shape[1] != self._now.features:
-            raise NotPlannable(f"{_name(n)} makes shape {tuple(value.shape[1:])}")
+            raise UnsupportedModelError(f"{_name(n)} makes shape {tuple(value.shape[1:])}")
 
     def _weights(self, layer: nn.Conv2d | nn.Linear, name: str) -> Weights:
         names = [f"{name}.weight"] + ([f"{name}.bias"] if layer.bias is not None else [])
         if self._used & set(names) or not set(names) <= set(self._offsets):
-            raise NotPlannable(f"layer {name} shares its weights")
+            raise UnsupportedModelError(f"layer {name} shares its weights")
         self._used.update(names)
         return Weights(self._offsets[names[0]], self._offsets[names[1]] if layer.bias is not None else None)
 
     def _convolve(self, layer: nn.Conv2d, name: str, value: Tensor) -> None:
         if layer.groups != 1 or _pair(layer.dilation) != (1, 1) or layer.padding_mode != "zeros" or value.ndim != 4:
-            raise NotPlannable(f"layer {name} is a convolution with groups, dilation or other padding than zeros")
+            raise UnsupportedModelError(
+                f"layer {name} is a convolution with groups, dilation or other padding than zeros"
+            )
         if self._dense or self._now.channels != layer.in_channels:
-            raise NotPlannable(f"layer {name} is a convolution of a vector")
+            raise UnsupportedModelError(f"layer {name} is a convolution of a vector")
         kernel, stride = _pair(layer.kernel_size), _pair(layer.stride)
         padding = _padding(layer, kernel, name)
         result = Map(*value.shape[1:])
@@ -149,7 +149,7 @@ class _Reader(fx.Interpreter):
 
     def _linear(self, layer: nn.Linear, name: str) -> None:
         if self._now.features != layer.in_features:
-            raise NotPlannable(f"layer {name} is applied to something else than the vector of a sample")
+            raise UnsupportedModelError(f"layer {name} is not applied to the vector of a sample")
         stage = Dense(self._now, layer.out_features, False, self._weights(layer, name))
         self._dense.append(stage)
         self._now = stage.result
@@ -165,15 +165,15 @@ class _Reader(fx.Interpreter):
     def _pool(self, layer: nn.MaxPool2d | nn.AvgPool2d, value: Tensor) -> None:
         kernel, stride = _pair(layer.kernel_size), _pair(layer.stride or layer.kernel_size)
         if self._dense or _pair(layer.padding) != (0, 0) or layer.ceil_mode or value.ndim != 4:
-            raise NotPlannable("pooling of a vector, with padding or with windows that jut out")
+            raise UnsupportedModelError("pooling of a vector, with padding, or with incomplete windows")
         window, result = Window(kernel, stride), Map(*value.shape[1:])
         if isinstance(layer, nn.AvgPool2d):
             if layer.divisor_override is not None:
-                raise NotPlannable("average pooling with another divisor")
+                raise UnsupportedModelError("average pooling with another divisor")
             self._add(AvgPool(self._now, result, window), (0, 0))
             return
         if _pair(layer.dilation) != (1, 1):
-            raise NotPlannable("pooling with dilation")
+            raise UnsupportedModelError("pooling with dilation")
         last = self._last()
         if isinstance(last, Convolve) and last.pool == NO_POOLING:
             self._steps[-1] = replace(self._steps[-1], stage=replace(last, pool=window, result=result))
@@ -252,7 +252,7 @@ def _padding(layer: nn.Conv2d, kernel: Pair, name: str) -> Pair:
         return (0, 0)
     if layer.padding == "same":
         if kernel[0] % 2 == 0 or kernel[1] % 2 == 0:
-            raise NotPlannable(f"layer {name} pads one side more than the other")
+            raise UnsupportedModelError(f"layer {name} pads one side more than the other")
         return kernel[0] // 2, kernel[1] // 2
     return _pair(layer.padding)
 

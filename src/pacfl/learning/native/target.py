@@ -1,4 +1,4 @@
-"""What the machine can do: lanes of a vector, registers to keep them in."""
+"""The processor: lanes of a vector, and number of registers."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -8,7 +8,7 @@ from llvmlite import binding
 
 @dataclass(frozen=True)
 class Target:
-    """A kind of processor. Code for it is made of vectors of so many float32, and fills so many registers."""
+    """A kind of processor: vectors have `lanes` float32, and there are `registers` of them."""
 
     cpu: str
     features: str
@@ -16,17 +16,13 @@ class Target:
     registers: int
 
     def padded(self, n: int) -> int:
-        """The least number of floats in whole vectors that holds n."""
+        """n, rounded up to full vectors."""
         return -(-n // self.lanes) * self.lanes
 
 
-def machine() -> Target:
-    """The machine that this runs on."""
-    return _machine()
-
-
 @cache
-def _machine() -> Target:
+def machine() -> Target:
+    """The processor of this machine."""
     has = binding.get_host_cpu_features()
     features = has.flatten()
     cpu = binding.get_host_cpu_name()
@@ -37,9 +33,3 @@ def _machine() -> Target:
     if has.get("neon"):
         return Target(cpu, features, lanes=4, registers=32)
     return Target(cpu, features, lanes=4, registers=16)
-
-
-# Code that every 64-bit processor of the kind can run, whatever more it can do; tests force these
-AVX2 = Target("haswell", "", lanes=8, registers=16)
-SSE = Target("x86-64", "", lanes=4, registers=16)
-AVX512 = Target("skylake-avx512", "", lanes=16, registers=32)

@@ -1,4 +1,4 @@
-"""A small language of vectors, in which kernels are written; what it says becomes text of LLVM.
+"""A small language of vectors in which kernels are written; it is translated to the text of LLVM.
 
 Kernels are Python functions that write machine functions. What is known when they write (shapes, strides) are plain
 Python numbers; what is known only when the machine runs (a position in a loop, a loaded vector) is a `Value`.

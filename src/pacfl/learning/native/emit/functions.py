@@ -1,4 +1,4 @@
-"""Functions in the making, and the module that holds them."""
+"""Functions that are being written, and the module that contains them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,10 +11,10 @@ from pacfl.learning.native.target import Target
 
 
 class Module:
-    """Text in the making: functions for one target."""
+    """A module of LLVM that is being written: functions for one target."""
 
     def __init__(self, name: str, target: Target) -> None:
-        """Nothing written yet."""
+        """An empty module."""
         self.target = target
         self.ir = ir.Module(name)
         self.vector = ir.VectorType(FLOAT, target.lanes)
@@ -34,10 +34,10 @@ class Module:
 
 
 class Function:
-    """A function in the making. Its arguments are attributes: arrays where pointers come, values else."""
+    """A function that is being written. Its arguments are attributes: pointers are arrays, all others values."""
 
     def __init__(self, module: Module, name: str, public: bool, arguments: dict[str, Any]) -> None:
-        """Begin it."""
+        """Begin the function."""
         self.module = module
         self.lanes = module.target.lanes
         self.ir = ir.Function(module.ir, ir.FunctionType(ir.VoidType(), list(arguments.values())), name)
@@ -61,13 +61,13 @@ class Function:
             raise AttributeError(name) from None
 
     def finish(self) -> None:
-        """End it."""
+        """End the function."""
         self.builder.ret_void()
         self._variables.branch(self._start)
 
     @contextmanager
     def loop(self, name: str, stop: Index, step: Index = 1) -> Iterator[Value]:
-        """Do what is written inside for 0, step, 2 step, ... below stop."""
+        """Repeat what is written inside for 0, step, 2 step, ... below stop."""
         self.builder.comment(f"for {name} from 0 to {_text(stop)} by {_text(step)}")
         first, last = LONG(0), self.long(stop)
         position = self._variables.alloca(LONG, name=name)
@@ -83,12 +83,12 @@ class Function:
 
     @contextmanager
     def where(self, condition: Value) -> Iterator[None]:
-        """Do what is written inside if the condition holds."""
+        """Execute what is written inside if the condition is true."""
         with self.builder.if_then(condition.ir):
             yield
 
     def variable(self, name: str, value: Value) -> Variable:
-        """A name for a value that changes."""
+        """A variable with an initial value."""
         place = self._variables.alloca(value.ir.type, name=name)
         variable = Variable(self, place, value.ir.type, name)
         variable.set(value)
@@ -133,7 +133,7 @@ class Function:
         return Value(self, FLOAT(x))
 
     def index(self, x: Index) -> Value:
-        """An index as a value, whichever it was."""
+        """An index as a value."""
         return Value(self, self.long(x))
 
     def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
@@ -143,7 +143,7 @@ class Function:
         return Value(self, self.builder.call(self.module.intrinsic(name, kind, [kind] * 3), [a.ir, b.ir, c.ir]))
 
     def choose(self, condition: Value, a: Value, b: Value) -> Value:
-        """`a` where the condition holds, b elsewhere."""
+        """`a` where the condition is true, b elsewhere."""
         return Value(self, self.builder.select(condition.ir, a.ir, b.ir))
 
     def first_lanes(self, n: int, a: Value, b: Value | None = None) -> Value:
@@ -154,7 +154,7 @@ class Function:
         return Value(self, self.builder.select(lanes, a.ir, (b or self.zeros()).ir))
 
     def total(self, a: Value) -> Value:
-        """The sum of all lanes, always added up in the same tree."""
+        """The sum of all lanes, always added in the same order."""
         width = self.lanes
         whole = a.ir
         while width > 1:
@@ -163,7 +163,7 @@ class Function:
         return Value(self, self.builder.extract_element(whole, INT(0)))
 
     def largest(self, a: Value) -> Value:
-        """The largest of all lanes; which one if some are no numbers is not said."""
+        """The largest of all lanes; undefined if some are NaN."""
         width = self.lanes
         whole = a.ir
         while width > 1:

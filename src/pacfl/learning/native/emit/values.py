@@ -1,4 +1,4 @@
-"""What is known only when the machine runs: numbers and vectors, names for those that change, and arrays of them."""
+"""Values that exist when the compiled code runs: numbers, vectors, variables and arrays."""
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 FLOAT, INT, LONG, BOOL = ir.FloatType(), ir.IntType(32), ir.IntType(64), ir.IntType(1)
 FLOATS, INTS, LONGS = FLOAT.as_pointer(), INT.as_pointer(), LONG.as_pointer()
 
-Index: TypeAlias = "int | Value"  # a number of elements, known now or then
+Index: TypeAlias = "int | Value"  # a number of elements, constant or computed by the compiled code
 
 
 class Value:
-    """What is known only when the machine runs: a number, or a vector of them."""
+    """A number or a vector that the compiled code computes."""
 
     def __init__(self, function: "Function", value: Any) -> None:
-        """A value of LLVM, with the function in which it is known."""
+        """A value of LLVM, and the function it belongs to."""
         self.function = function
         self.ir = value
 
@@ -44,31 +44,31 @@ class Value:
         return self._do("ashr", "ashr", bits)
 
     def above(self, other: "Value") -> "Value":
-        """Whether this is greater; never for what is no number."""
+        """Whether this is greater; never for NaN."""
         return self._compare("fcmp_ordered", ">", other)
 
     def is_at_most(self, other: "Value") -> "Value":
-        """Whether this is not greater; never for what is no number."""
+        """Whether this is not greater; never for NaN."""
         return self._compare("fcmp_ordered", "<=", other)
 
     def below(self, other: "Value") -> "Value":
-        """Whether this is less; never for what is no number."""
+        """Whether this is less; never for NaN."""
         return self._compare("fcmp_ordered", "<", other)
 
-    def is_no_number(self) -> "Value":
+    def is_nan(self) -> "Value":
         """Whether this is NaN."""
         return self._compare("fcmp_unordered", "uno", self)
 
     def is_zero(self) -> "Value":
-        """Whether this is zero; never for what is no number."""
+        """Whether this is zero; never for NaN."""
         return self._compare("fcmp_ordered", "==", Value(self.function, ir.Constant(self.ir.type, 0.0)))
 
     def either(self, other: "Value") -> "Value":
-        """Whether one of two conditions holds."""
+        """Whether one of two conditions is true."""
         return Value(self.function, self.function.builder.or_(self.ir, other.ir))
 
     def negated(self) -> "Value":
-        """Whether a condition does not hold."""
+        """Whether a condition is false."""
         return Value(self.function, self.function.builder.not_(self.ir))
 
     def less(self, other: Index) -> "Value":
@@ -76,7 +76,7 @@ class Value:
         return Value(self.function, self.function.builder.icmp_signed("<", self.ir, self.function.long(other)))
 
     def differs(self, other: Index) -> "Value":
-        """Whether an index is another than the given."""
+        """Whether two indices differ."""
         return Value(self.function, self.function.builder.icmp_signed("!=", self.ir, self.function.long(other)))
 
     def at_most(self, other: Index) -> "Value":
@@ -106,18 +106,18 @@ class Value:
 
 
 class Variable:
-    """A place for a value that changes; the compiler keeps it in a register."""
+    """A variable; the compiler puts it in a register."""
 
     def __init__(self, function: "Function", place: Any, kind: Any, name: str) -> None:
-        """At a place made by `Function.variable`."""
+        """At an address allocated by `Function.variable`."""
         self._function, self._place, self._kind, self._name = function, place, kind, name
 
     def get(self) -> Value:
-        """What it is now."""
+        """Its value."""
         return Value(self._function, self._function.builder.load(self._place, name=self._name, typ=self._kind))
 
     def set(self, value: Value) -> None:
-        """What it is from now on."""
+        """Change its value."""
         self._function.builder.store(value.ir, self._place)
 
     def add_product(self, a: Value, b: Value) -> None:
@@ -126,10 +126,10 @@ class Variable:
 
 
 class Array:
-    """Numbers in memory, from some element on; loaded values are called after it in the text that is made."""
+    """Numbers in memory, from some element on; loaded values have its name in the text."""
 
     def __init__(self, function: "Function", pointer: Any, element: Any, name: str) -> None:
-        """From where the pointer shows."""
+        """From the address of the pointer on."""
         self.function, self.pointer, self.element, self.name = function, pointer, element, name
 
     def at(self, index: Index) -> "Array":

@@ -11,22 +11,22 @@ def vectors_of(n: int, lanes: int) -> list[tuple[int, int]]:
 
 
 def clear(f: Function, array: Array, floats: Index) -> None:
-    """Write zeros, in whole vectors."""
+    """Write zeros, in full vectors."""
     with f.loop("cleared", floats, step=f.lanes) as i:
         array.put(i, f.zeros())
 
 
 def largest_of(f: Function, members: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
-    """The first of the largest and what goes with it; what is no number counts as largest of all, as in torch."""
+    """The first of the largest and what goes with it; NaN counts as the largest, as in torch."""
     best, label = members[0]
     for value, its_label in members[1:]:
-        better = value.above(best).either(value.is_no_number())
+        better = value.above(best).either(value.is_nan())
         best, label = f.choose(better, value, best), f.choose(better, its_label, label)
     return best, label
 
 
 def rectified(f: Function, value: Value, route: Value, relu: bool) -> tuple[Value, Value]:
-    """ReLU if wanted; -1 for a route on which it lets no gradient back. What is no number stays, its route too."""
+    """ReLU on request; the route is -1 where it passes no gradient back. NaN stays, and so does its route."""
     if not relu:
         return value, route
     shut = value.is_at_most(f.zeros())

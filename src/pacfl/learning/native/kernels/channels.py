@@ -26,7 +26,7 @@ def write_turn(module: Module, name: str, stage: Convolve) -> Function:
 
 
 def write_convolution(module: Module, name: str, stage: Convolve) -> Function:
-    """`source` (a map), turned weights, bias -> result (rows, columns, output channels in whole vectors)."""
+    """`source` (a map), turned weights, bias -> result (rows, columns, output channels in full vectors)."""
     target = module.target
     channels = target.padded(stage.result.channels)
     rows, columns = stage.before_pooling
@@ -42,7 +42,7 @@ def write_convolution(module: Module, name: str, stage: Convolve) -> Function:
 
 @dataclass(frozen=True)
 class _Block:
-    """Neighbouring pixels of one row, and some vectors of output channels: what the registers hold at once."""
+    """Neighbouring pixels of one row, and some vectors of output channels: what fits in the registers at once."""
 
     stage: Convolve
     channel: int
@@ -72,7 +72,7 @@ def _convolve(f: Function, block: _Block, source: Array, result: Array) -> None:
 
 
 def write_pooling(module: Module, name: str, stage: Convolve) -> Function:
-    """Of a convolution (rows, columns, channels in whole vectors): ReLU, and the largest of each window.
+    """Of a convolution (rows, columns, channels in full vectors): ReLU, and the largest of each window.
 
     routes (rows, columns, channels) says where in the source the window lies from which the largest came, -1 where
     ReLU lets nothing through: gradients go back this way.

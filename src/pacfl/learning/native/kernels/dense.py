@@ -1,6 +1,6 @@
 """Kernels on vectors of many samples at once: the dense layer, and its gradients.
 
-Arrays of samples have a distance from one sample to the next, `apart`; weights lie output by output, in whole vectors.
+Arrays of samples have a distance from one sample to the next, `apart`; weights lie output by output, in full vectors.
 """
 
 from collections.abc import Callable

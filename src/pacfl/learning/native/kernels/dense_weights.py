@@ -1,4 +1,4 @@
-"""The gradient of a dense layer's weights, kept, or used for a step of SGD at once.
+"""The gradient of a dense layer's weights, stored or used for a step of SGD at once.
 
 For an output, only samples take part whose gradient there is not zero: ReLU shuts about half of them out. They are put
 on a list, one entry in the slab of a sample.
@@ -37,14 +37,14 @@ def write_dense_step(module: Module, name: str, stage: Dense, apart: int) -> Fun
 
 
 def _write_sums(f: Function, stage: Dense, apart: int, use: Use) -> None:
-    """Sums over samples, piece by piece of a row: as many vectors as registers hold."""
+    """Sums over samples, piece by piece of a row: as many vectors as fit in the registers."""
     row = row_length(stage, f.module.target)
     for start, vectors in parts(row // f.lanes, INPUTS_AT_ONCE // f.lanes):
         with f.loop("output", stage.outputs) as o:
             length = _listed(f, apart, o)
 
             def piece(first: Index, count: int) -> None:
-                at = (first + start) * f.lanes  # noqa: B023 - written before the loop goes on
+                at = (first + start) * f.lanes  # noqa: B023 - called before the loop continues
                 _sum_piece(f, apart, (at, count), length, lambda i, g: use(o * row + i, g))  # noqa: B023
 
             in_steps(f, "piece", vectors, _even(vectors, accumulators(f.module.target)), piece)
@@ -53,12 +53,12 @@ def _write_sums(f: Function, stage: Dense, apart: int, use: Use) -> None:
 
 
 def _even(n: int, at_most: int) -> int:
-    """A size of nearly equal parts."""
+    """A size of nearly equal pieces."""
     return -(-n // -(-n // at_most))
 
 
 def _listed(f: Function, apart: int, o: Value) -> Value:
-    """List the samples that take part for output o, and tell how many they are."""
+    """List the samples with a gradient at output o, and return their number."""
     end = f.variable("end", f.index(0))
     with f.loop("sample", f.n) as s:
         place = s * apart

@@ -17,7 +17,7 @@ NEAREST_CACHE = 8192  # floats of it that one kernel may fill
 
 
 def write_weight_gradient(module: Module, name: str, stage: Convolve, strides: RouteStrides) -> Function:
-    """Add to the gradient of weights and bias what one sample's result wants: for each window, value times source."""
+    """Add to the gradient of weights and bias the part of one sample: for each window, value times source."""
     kinds = dict.fromkeys(("source", "gradient", "of_weights", "of_bias", "values"), FLOATS)
     size = stage.kernel[0] * row_length(stage, module.target)
     positions = stage.result.height * stage.result.width
@@ -41,7 +41,7 @@ class _Vector:
 
 
 def _pieces(stage: Convolve, module: Module) -> list[list[_Vector]]:
-    """All vectors of an output's weights, as many at a time as registers hold."""
+    """All vectors of an output's weights, as many at a time as fit in the registers."""
     lanes, row = module.target.lanes, row_length(stage, module.target)
     vectors = [
         _Vector(ky * row + t, ky * stage.source.row + t, min(lanes, stage.taps - t))
@@ -172,7 +172,7 @@ class _FramedVector:
 
 
 def _framed_pieces(stage: Convolve, module: Module, frame: Frame) -> list[list[_FramedVector]]:
-    """All vectors of the region, as many at a time as registers hold."""
+    """All vectors of the region, as many at a time as fit in the registers."""
     lanes, most = module.target.lanes, accumulators(module.target)
     by_row = [
         [

@@ -35,7 +35,7 @@ def write_planes(module: Module, name: str, source: Map) -> Function:
 
 
 def copy(f: Function, given: Array, to: Array, floats: int) -> None:
-    """So many floats, in vectors as far as they reach."""
+    """Copy floats, in vectors as far as possible."""
     whole = floats - floats % f.lanes
     with f.loop("copied", whole, step=f.lanes) as i:
         to.put(i, given.vector(i))

@@ -6,7 +6,7 @@ from pacfl.learning.native.emit import FLOAT, FLOATS, LONG, Function, Module, Va
 from pacfl.learning.native.kernels.blocks import vectors_of
 
 LEAST_EXPONENT = -87.0  # beyond, the result would be less than the least normal float32
-ROUNDING = 1.5 * 2**23  # added and taken away, it rounds a float32 to a whole number
+ROUNDING = 1.5 * 2**23  # added and taken away, it rounds a float32 to an integer
 # ln 2 in two parts: the first has so few digits that its small multiples are exact
 LN2_HIGH, LN2_LOW = 0.693359375, log(2) - 0.693359375
 # Of r^7 ... r^2 in the series of e^r; on |r| < ln 2 / 2 what is left out is below half a unit in the last place
@@ -14,7 +14,7 @@ COEFFICIENTS = tuple(1 / factorial(k) for k in range(7, 1, -1))
 
 
 def exponential(f: Function, x: Value) -> Value:
-    """e^x of a vector for x up to 0, good to two units in the last place; no number remains no number."""
+    """e^x of a vector for x up to 0, exact to two units in the last place; NaN stays NaN."""
     x = f.choose(x.below(f.everywhere(LEAST_EXPONENT)), f.everywhere(LEAST_EXPONENT), x)
     shifted = f.multiply_add(x, f.everywhere(1 / log(2)), f.everywhere(ROUNDING))
     n = shifted - ROUNDING

@@ -1,4 +1,4 @@
-"""Kernels on maps for stages that stand alone: largest and mean of windows, ReLU."""
+"""Kernels on maps for separate stages: largest and mean of windows, ReLU."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

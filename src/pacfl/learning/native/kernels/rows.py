@@ -10,7 +10,7 @@ from pacfl.learning.native.plan import Convolve
 
 
 def write_row_convolution(module: Module, name: str, stage: Convolve) -> Function:
-    """`planes` (channels, height, width), weights, bias -> result (outputs, rows, columns in whole vectors)."""
+    """`planes` (channels, height, width), weights, bias -> result (outputs, rows, columns in full vectors)."""
     target = module.target
     rows, columns = stage.before_pooling
     wide = target.padded(columns)
@@ -31,7 +31,7 @@ def write_row_convolution(module: Module, name: str, stage: Convolve) -> Functio
 
 @dataclass(frozen=True)
 class _Block:
-    """Some outputs, and some vectors of one row: what the registers hold at once."""
+    """Some outputs, and some vectors of one row: what fits in the registers at once."""
 
     stage: Convolve
     first: int

@@ -1,4 +1,4 @@
-"""Kernels on weights: one step of SGD, and looking ahead."""
+"""Kernels on weights: one step of SGD, and the inner step of Per-FedAvg."""
 
 from dataclasses import dataclass
 
@@ -51,7 +51,7 @@ def write_extras(module: Module, name: str, size: int) -> Function:
     return f
 
 
-def write_look_ahead(module: Module, name: str, size: int) -> Function:
+def write_inner_step(module: Module, name: str, size: int) -> Function:
     """`ahead` <- weights - alpha gradient."""
     arrays = dict.fromkeys(("weights", "gradient", "ahead"), FLOATS)
     with module.function(name, **arrays, alpha=FLOAT) as f, f.loop("weight", size, step=f.lanes) as i:
