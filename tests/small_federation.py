@@ -1,4 +1,4 @@
-"""A small federation of digits in two domains, every algorithm in a lively form, and runs of them to compare."""
+"""A small federation of digits in two domains, settings under which every algorithm differs, and runs of them."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ torch.set_num_threads(1)  # as in every run, with backend or without
 SEED = 3
 LEARNING = LocalTraining(epochs=1, batch_size=8, lr=0.1, momentum=0.5)
 
-# Settings under which something happens in a few rounds: CFL splits whatever it may, PACFL cuts at given degrees
+# Settings that take effect within a few rounds: CFL splits whatever it may, PACFL cuts at given degrees
 LIVELY: Mapping[str, Mapping[str, Any]] = {
     "fedavg-ft": {"epochs": 3},
     "fedprox": {"mu": 0.5},
@@ -50,22 +50,22 @@ def model() -> Model:
 
 @cache
 def pool(domains: tuple[str, ...] = ("upright", "negative"), sizes: tuple[int, ...] = (21, 34, 55)) -> Pool:
-    """For every domain a client of each size; clients differ in classes too, and are tested by their whole domain."""
+    """A client of each size for every domain; clients also differ in classes, and are tested on their whole domain."""
     dataset = digits(domains)
     scaled = normalised(dataset)
     rng = np.random.default_rng(SEED)
-    shards = []
+    client_indices = []
     for domain in range(len(domains)):
         members = np.flatnonzero(dataset.source_train == domain)
         test = np.flatnonzero(dataset.source_test == domain)[::4]
         for i, size in enumerate(sizes):
             skewed = members[dataset.y_train[members] != i]
-            shards.append(ClientIndices(np.sort(rng.choice(skewed, size, replace=False)), test))
+            client_indices.append(ClientIndices(np.sort(rng.choice(skewed, size, replace=False)), test))
     return Pool(
         Samples(scaled.x_train[:, None], scaled.y_train),
         Samples(scaled.x_test[:, None], scaled.y_test),
         dataset.x_train,
-        tuple(shards),
+        tuple(client_indices),
     )
 
 
@@ -74,7 +74,7 @@ def side(algorithm: Algorithm, clients: Pool | None = None, learning: LocalTrain
     return ClientSide(algorithm, model(), clients or pool(), learning, Eager(model()), SEED)
 
 
-def played(
+def run_rounds(
     algorithm: Algorithm,
     schedule: Schedule,
     clients: Pool | None = None,
@@ -88,8 +88,11 @@ def played(
         return list(rounds(algorithm, backend, algorithm.init_server(model()), plan))
 
 
+played = run_rounds  # the name in some test modules
+
+
 def same(a: Any, b: Any) -> bool:
-    """Whether two values are alike to the last bit, however arrays are nested in them."""
+    """Whether two values are equal to the last bit, with arrays nested in them anyhow."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return (
             isinstance(a, np.ndarray)
