@@ -1,4 +1,4 @@
-"""Whole runs: an experiment of the paper from end to end, and workloads that other frameworks publish figures of."""
+"""Whole runs: an experiment of the paper, and workloads for which other frameworks publish figures."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ MIX4M: dict[str, Any] = {
 
 @contextmanager
 def counted(owner: type, methods: tuple[str, ...]) -> Iterator[list[float]]:
-    """Seconds that threads spend in some methods."""
+    """Seconds of every call of some methods, in all threads."""
     spent: list[float] = []
     before = {name: getattr(owner, name) for name in methods}
 
@@ -61,12 +61,12 @@ def counted(owner: type, methods: tuple[str, ...]) -> Iterator[list[float]]:
 
 
 def whole_run(data: Path | None, n_rounds: int) -> None:
-    """PACFL on MIX-4m: the native engine on all cores, before, after and after the plain loop."""
+    """PACFL on MIX-4m: the native engine on all cores, once before and twice after the eager loop."""
     schedule = {"rounds": n_rounds, "participation": 0.1, "evaluate_every": 10}
     (run,) = expand({**MIX4M, "schedule": schedule})
     federation = read(run, data)
 
-    def played(engine: str, workers: int) -> float:
+    def seconds_of(engine: str, workers: int) -> float:
         started = time.perf_counter()
         with federation.backend(workers, "cpu", engine) as backend:
             for _ in going_on(federation, backend, {}):
@@ -74,14 +74,14 @@ def whole_run(data: Path | None, n_rounds: int) -> None:
         return time.perf_counter() - started
 
     with counted(Native, ("sgd", "gradient", "losses")) as inside:
-        native = [played("native", CORES)]
-        plain = played("eager", 1)
-        native += [played("native", CORES) for _ in range(2)]
-    print(f"\nPACFL on MIX-4m, {n_rounds} rounds, 10 of 100 clients, 5 epochs, judged every 10 rounds; {busy()}.\n")
-    print("| | seconds | times the plain loop | inside the engine |\n|---|---|---|---|")
+        native = [seconds_of("native", CORES)]
+        plain = seconds_of("eager", 1)
+        native += [seconds_of("native", CORES) for _ in range(2)]
+    print(f"\nPACFL on MIX-4m, {n_rounds} rounds, 10 of 100 clients, 5 epochs, evaluated every 10 rounds; {busy()}.\n")
+    print("| | seconds | times faster than eager | inside the engine |\n|---|---|---|---|")
     share = 100 * sum(inside) / (CORES * sum(native))
     print(f"| native engine, {CORES} threads | {spread(native)} | {plain / median(native):.1f} | {share:.0f} % |")
-    print(f"| eager engine, one client after the other | {plain:.0f} | 1 | |")
+    print(f"| eager engine, one worker | {plain:.0f} | 1 | |")
 
 
 PUBLISHED = {
@@ -91,7 +91,7 @@ PUBLISHED = {
 
 
 def published(n_rounds: int, repeats: int, with_flower: bool) -> None:
-    """Rounds of FedAvg, one epoch of batches of 10, by every framework that is installed."""
+    """Rounds of FedAvg with one epoch of batches of 10, by every installed framework."""
     for title, (name, n_clients, n_samples, sampled) in PUBLISHED.items():
         net, pool = NETS[name], clients(NETS[name], n_clients, n_samples)
         plan = list(round_plans(Schedule(rounds=n_rounds, participation=sampled / n_clients), n_clients, 0))
@@ -100,14 +100,14 @@ def published(n_rounds: int, repeats: int, with_flower: bool) -> None:
             for engine, workers in (("native", CORES), ("eager", CORES)):
                 backend = local(FedAvg(), net.model(), pool, LEARNING, 0, workers, engine=engine)
                 started = stack.enter_context(backend)
-                tasks[f"our {engine} engine"] = partial(_federate, started, plan[:n_rounds])  # the last only judges
+                tasks[f"our {engine} engine"] = partial(_federate, started, plan[:n_rounds])  # the last only evaluates
             if with_flower and find_spec("flwr"):
                 simulated = stack.enter_context(flower(name, n_clients, n_samples, CORES))
                 tasks["Flower on Ray"] = partial(_simulate, simulated, sampled, n_rounds)
             if find_spec("pfl"):
                 for cores in {1, CORES}:
                     tasks[f"pfl-research, {cores} threads"] = partial(pfl_research, net, pool, sampled, n_rounds, cores)
-            for task in tasks.values():  # workers are born when they are first needed
+            for task in tasks.values():  # starts the workers
                 task()
             times = interleaved(tasks, repeats)
         print(f"\n{title}; {repeats} repeats of {n_rounds} rounds; {busy()}.\n")
