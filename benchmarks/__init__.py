@@ -1,1 +1,1 @@
-"""Speed and scale, measured against peers in one run. Commands, not tests."""
+"""Speed and scale, measured beside peers in one run. Commands, not tests."""

@@ -1,6 +1,6 @@
 """Speed of local training, beside its peers: `python -m benchmarks.local_training [PART ...] [--repeats 5] ...`.
 
-Everything in a table is timed in one run, interleaved, so that a busy machine slows all alike; a quiet one is better.
+All rows of a table are timed in one run, interleaved, so that other load slows them equally.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from pacfl.learning.engines import build_engine
 
 
 def product(n: int = 1024) -> Callable[[], object]:
-    """A matrix product as fast as torch can, all cores."""
+    """Ten matrix products by torch on all cores."""
     a, b = (torch.randn(n, n) for _ in range(2))
 
     def multiply() -> None:
@@ -37,34 +37,34 @@ def product(n: int = 1024) -> Callable[[], object]:
     return multiply
 
 
-def speed(given: argparse.Namespace) -> None:
-    """Steps of SGD per second, for every net."""
-    for name in given.nets:
+def speed(args: argparse.Namespace) -> None:
+    """SGD steps per second, for every net."""
+    for name in args.nets:
         net = NETS[name]
         large = name == "resnet9"
-        n_clients, n_samples = (4, 50) if large else (given.clients, given.samples)
+        n_clients, n_samples = (4, 50) if large else (args.clients, args.samples)
         pool = clients(net, n_clients, n_samples)
         steps = n_clients * -(-n_samples // LEARNING.batch_size)
         with ExitStack() as stack:
             tasks: dict[str, Callable[[], object]] = {
                 f"DataLoader, eager, {CORES} threads": peers.loaders(net, pool, CORES),
                 "DataLoader, eager, 1 thread": peers.loaders(net, pool, 1),
-                "the authors' loop, pictures transformed one by one": peers.pictures(net, pool, CORES),
+                "the authors' loop, images transformed one by one": peers.images(net, pool, CORES),
                 f"our eager engine, {CORES} processes": stack.enter_context(peers.ours(net, pool, "eager", CORES)),
             }
             if not large:
                 for workers in {1, CORES}:
                     own = stack.enter_context(peers.ours(net, pool, "native", workers))
                     tasks[f"our native engine, {workers} threads"] = own
-            if given.flower and find_spec("flwr"):
+            if args.flower and find_spec("flwr"):
                 simulated = stack.enter_context(peers.flower(name, n_clients, n_samples, CORES))
                 tasks[f"Flower on Ray, {CORES} processes"] = lambda: simulated.train(simulated.nodes)  # noqa: B023
             tasks["matrix product"] = product()
-            times = interleaved(tasks, given.repeats)
-        _tell_speed(net, times, steps, flops(net), f"{n_clients} clients of {n_samples} samples")
+            times = interleaved(tasks, args.repeats)
+        _print_speed(net, times, steps, flops(net), f"{n_clients} clients of {n_samples} samples")
 
 
-def _tell_speed(net: Net, times: Times, steps: int, work: int, size: str) -> None:
+def _print_speed(net: Net, times: Times, steps: int, work: int, size: str) -> None:
     base = median(next(iter(times.values())))
     peak = 10 * 2 * 1024**3 / median(times["matrix product"])
     print(f"\n{net.name}; {size}, batch {LEARNING.batch_size}; {len(next(iter(times.values())))} repeats; {busy()}.\n")
@@ -76,55 +76,54 @@ def _tell_speed(net: Net, times: Times, steps: int, work: int, size: str) -> Non
     print(f"| matrix product, {peak / 1e9:,.0f} GFLOP/s | {peak / work:,.3g} allowed | | 100 % |")
 
 
-def evaluation(given: argparse.Namespace) -> None:
-    """Losses of many images, for one model after the other."""
+def evaluation(args: argparse.Namespace) -> None:
+    """Images evaluated per second, for many models."""
     net = NETS["lenet5-3x32x32"]
-    model, pool = net.model(), clients(net, 1, 10, n_test=given.images)
+    model, pool = net.model(), clients(net, 1, 10, n_test=args.images)
     module = model.build().eval()
     test = TensorDataset(torch.tensor(pool.test.x), torch.tensor(pool.test.y))
 
     @torch.no_grad()
-    def plainly() -> None:
+    def eager() -> None:
         with peers.threads(CORES):
-            for _ in range(given.models):
+            for _ in range(args.models):
                 for x, y in DataLoader(test, 32):
                     torch.nn.functional.cross_entropy(module(x), y, reduction="none")
 
     native = build_engine("native", model, net.shape)
     with ThreadPoolExecutor(CORES) as threads:
         tasks = {
-            "DataLoader, eager, batch 32": plainly,
+            "DataLoader, eager, batch 32": eager,
             "our native engine": lambda: list(
-                threads.map(lambda _: native.losses(model.initial, pool.test), range(given.models))
+                threads.map(lambda _: native.losses(model.initial, pool.test), range(args.models))
             ),
         }
-        times = interleaved(tasks, given.repeats)
-    base, images = median(times["DataLoader, eager, batch 32"]), given.models * given.images
-    print(f"\nEvaluation: {given.models} clients of {given.images} images, {net.name}; {busy()}.\n")
+        times = interleaved(tasks, args.repeats)
+    base, images = median(times["DataLoader, eager, batch 32"]), args.models * args.images
+    print(f"\nEvaluation: {args.models} clients of {args.images} images, {net.name}; {busy()}.\n")
     print("| | images per second | times DataLoader eager |\n|---|---|---|")
     for name, seconds in times.items():
         print(f"| {name} | {rates(seconds, images)} | {base / median(seconds):.1f} |")
 
 
-def agreement(given: argparse.Namespace) -> None:
-    """Weights after fifty steps by both engines, with all that methods add; and by one thread and by two.
+def agreement(args: argparse.Namespace) -> None:
+    """Difference of the weights after 50 steps by both engines, with every term of `sgd`; and by one and all threads.
 
-    A net of many channels meets millions of maxima and zeros on its way; where two values are equal but for rounding,
-    the next step may take another path. How far that alone leads is told too: by the eager engine, from weights that
-    differ by a rounding error.
+    Where two inputs of a maximum or a ReLU are equal up to rounding, the next step may take another branch. The last
+    column shows how far this alone leads: the eager engine from weights that differ by a rounding error.
     """
     learning = LocalTraining(batch_size=10, lr=0.01, momentum=0.5)
-    print("\nLargest difference from the eager engine after 50 steps, median (range) of", given.repeats, "data sets.\n")
+    print("\nLargest difference from the eager engine after 50 steps, median (range) of", args.repeats, "data sets.\n")
     kinds = ("plain", "prox", "gradient_correction", "inner_step", "eager, weights 1e-8 away")
     print(f"| | {' | '.join(kinds)} | 1 and {CORES} threads |\n|---|{'---|' * (len(kinds) + 1)}")
-    for name in (n for n in given.nets if n != "resnet9"):
+    for name in (n for n in args.nets if n != "resnet9"):
         net = NETS[name]
         model = net.model()
         both: list[Engine] = [Eager(model), build_engine("native", model, net.shape)]
         twice: list[Engine] = [Eager(model)] * 2
         apart = {
             kind: [
-                _apart(twice if kind == kinds[-1] else both, net, kind, seed, learning) for seed in range(given.repeats)
+                _apart(twice if kind == kinds[-1] else both, net, kind, seed, learning) for seed in range(args.repeats)
             ]
             for kind in kinds
         }
@@ -158,19 +157,19 @@ def _apart(both: list[Engine], net: Net, kind: str, seed: int, learning: LocalTr
         return float(np.abs(one - other).max())
 
 
-def growth(given: argparse.Namespace) -> None:
-    """The same work, divided among few clients or many."""
+def growth(args: argparse.Namespace) -> None:
+    """The same work, split among few clients or many."""
     net = NETS["lenet5-3x32x32"]
-    learning = replace(LEARNING, epochs=5)  # as the paper has it
-    total = given.clients * given.samples
+    learning = replace(LEARNING, epochs=5)  # as in the paper
+    total = args.clients * args.samples
     with ExitStack() as stack:
         tasks = {}
         for n in (10, 20, 50, 100):
             pool = clients(net, n, total // n)
             tasks[str(n)] = stack.enter_context(peers.ours(net, pool, "native", CORES, learning))
-        times = interleaved(tasks, given.repeats)
+        times = interleaved(tasks, args.repeats)
     print(
-        f"\nGrowth: {total} samples of {net.name}, {learning.epochs} epochs, divided among so many clients; {busy()}.\n"
+        f"\nGrowth: {total} samples of {net.name}, {learning.epochs} epochs, split among so many clients; {busy()}.\n"
     )
     print("| clients | steps per second |\n|---|---|")
     for name, seconds in times.items():
@@ -182,27 +181,27 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "evaluation": evaluation,
     "agreement": agreement,
     "growth": growth,
-    "whole-run": lambda given: whole_run(given.data, given.rounds),
-    "published": lambda given: published(given.rounds, given.repeats, given.flower),
+    "whole-run": lambda args: whole_run(args.data, args.rounds),
+    "published": lambda args: published(args.rounds, args.repeats, args.flower),
 }
 
 
 def main() -> None:
     """Print tables in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     parser.add_argument("--nets", nargs="+", choices=list(NETS), default=[n for n in NETS if n != "small-cnn"])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--samples", type=int, default=500)
-    parser.add_argument("--models", type=int, default=100, help="that are evaluated")
-    parser.add_argument("--images", type=int, default=2000, help="that each of them is shown")
-    parser.add_argument("--rounds", type=int, default=50, help="of a whole run, and of what others publish")
-    parser.add_argument("--data", type=Path, help="folder with data sets, for a whole run")
-    parser.add_argument("--flower", action="store_true", help="run Flower's simulation on Ray as well")
-    given = parser.parse_args()
-    for part in given.parts or PARTS:
-        PARTS[part](given)
+    parser.add_argument("--models", type=int, default=100, help="evaluated models")
+    parser.add_argument("--images", type=int, default=2000, help="images per evaluated model")
+    parser.add_argument("--rounds", type=int, default=50, help="rounds of whole-run and published")
+    parser.add_argument("--data", type=Path, help="folder with data sets, for whole-run")
+    parser.add_argument("--flower", action="store_true", help="also run Flower's simulation on Ray")
+    args = parser.parse_args()
+    for part in args.parts or PARTS:
+        PARTS[part](args)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Speed and memory of the subspace layer: `python -m benchmarks.subspace [--clients 10000] [--repeats 3]`.
 
-Everything is timed in one run, interleaved, so that a busy machine slows all alike. A quiet machine is still better.
+Everything is timed in one run, interleaved, so that other load slows all tasks equally.
 """
 
 import argparse
@@ -11,18 +11,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import combinations
 from statistics import median
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import subspace_angles
 
+from benchmarks.timing import interleaved, spread
 from pacfl.subspace import agglomerate, extend, newcomer_rows, place, proximity, signature, split_half_angles
 from pacfl.subspace.proximity import MEASURES, Measure
 from studies.scenarios import data_folder, load
 
 Signatures = NDArray[np.float32]  # (n, features, p)
-Times = Mapping[str, list[float]]  # seconds, one for each repeat
 
 FEATURES, RANK, NEWCOMERS, LOOPED, SAMPLES = 3072, 3, 100, 200, 500
 
@@ -30,8 +29,8 @@ FEATURES, RANK, NEWCOMERS, LOOPED, SAMPLES = 3072, 3, 100, 200, 500
 THRESHOLDS: Mapping[Measure, float] = {"smallest": 60.0, "sum": 180.0, "trace": 180.0, "entrywise": 60.0}
 
 
-def made(n: int, groups: int) -> Signatures:
-    """Orthonormal bases at random around one for each group, in batches."""
+def signatures(n: int, groups: int) -> Signatures:
+    """Orthonormal bases drawn around one centre per group, in batches."""
     rng = np.random.default_rng(0)
     centres = np.linalg.qr(rng.standard_normal((groups, FEATURES, RANK)))[0]
     bases = np.empty((n, FEATURES, RANK), dtype=np.float32)
@@ -43,12 +42,12 @@ def made(n: int, groups: int) -> Signatures:
 
 
 def clustered(bases: Signatures, measure: Measure) -> int:
-    """Proximity and clusters of all: what a server does when a federation begins."""
+    """Number of clusters: what a server computes when a federation starts."""
     return int(agglomerate(proximity(bases, measure), THRESHOLDS[measure]).max()) + 1
 
 
 def product(tall: NDArray[np.float32], block: int = 2000) -> None:
-    """The upper half of tall @ tall.T, which is all that a symmetric product computes, in bounded memory."""
+    """The upper half of tall @ tall.T, as a symmetric product, in bounded memory."""
     out = np.empty((block, len(tall)), dtype=np.float32)
     for start in range(0, len(tall), block):
         rows, columns = tall[start : start + block], tall[start:]
@@ -56,35 +55,24 @@ def product(tall: NDArray[np.float32], block: int = 2000) -> None:
 
 
 def looped(bases: Signatures) -> None:
-    """What one would write first: a loop over pairs."""
+    """The simplest implementation: a loop over pairs."""
     angles = np.zeros((len(bases), len(bases)))
     for i, j in combinations(range(len(bases)), 2):
         angles[i, j] = angles[j, i] = np.degrees(subspace_angles(bases[i], bases[j])[-1])
 
 
-def interleaved(tasks: Mapping[str, Callable[[], object]], repeats: int) -> Times:
-    """Seconds of every task, one after the other, as often as asked."""
-    times: dict[str, list[float]] = {name: [] for name in tasks}
-    for _ in range(repeats):
-        for name, task in tasks.items():
-            start = perf_counter()
-            task()
-            times[name].append(perf_counter() - start)
-    return times
-
-
 def peak_memory(clients: int, measure: Measure) -> float:
-    """Gigabytes that a process of its own takes at most to make signatures and cluster them."""
+    """Peak gigabytes of a separate process that clusters signatures."""
     command = [sys.executable, "-m", __spec__.name, "--clients", str(clients), "--peak-of", measure]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def at_scale(clients: int, repeats: int) -> None:
-    """Proximity and clusters, against a loop and against the product alone; then newcomers."""
-    # Before anything large is made here: Linux counts the parent's peak as the child's
+    """Proximity and clusters, beside a loop and beside the product alone; then newcomers."""
+    # Before anything large is allocated here: Linux counts the parent's peak as the child's
     peaks = {measure: peak_memory(clients, measure) for measure in MEASURES}
-    everybody = made(clients + NEWCOMERS, groups=10)
-    bases, new = everybody[:clients], everybody[clients:]
+    bases_of_all = signatures(clients + NEWCOMERS, groups=10)
+    bases, new = bases_of_all[:clients], bases_of_all[clients:]
     tall = np.ascontiguousarray(bases.transpose(0, 2, 1)).reshape(-1, FEATURES)
     known = proximity(bases)
     labels = agglomerate(known, THRESHOLDS["smallest"])
@@ -113,7 +101,7 @@ def at_scale(clients: int, repeats: int) -> None:
 
 
 def of_one_client(repeats: int) -> None:
-    """A signature against the whole decomposition, and the split-half angles."""
+    """A signature beside the full decomposition, and the split-half angles."""
     if (data_folder() / "cifar10.npz").exists():
         name, images = "CIFAR-10", load("cifar10")[0][:SAMPLES]
     else:
@@ -136,11 +124,6 @@ def of_one_client(repeats: int) -> None:
         print(f"| {task} | {spread(seconds)} | {svd / median(seconds):.1f} |")
 
 
-def spread(seconds: list[float]) -> str:
-    """Median and range."""
-    return f"{median(seconds):.3g} ({min(seconds):.3g} to {max(seconds):.3g})"
-
-
 def main() -> None:
     """Print tables in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -149,7 +132,7 @@ def main() -> None:
     parser.add_argument("--peak-of", choices=MEASURES, help="only print the peak memory of this measure, in gigabytes")
     args = parser.parse_args()
     if args.peak_of:
-        clustered(made(args.clients, groups=10), args.peak_of)
+        clustered(signatures(args.clients, groups=10), args.peak_of)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9)  # kibibytes on Linux
         return
     at_scale(args.clients, args.repeats)

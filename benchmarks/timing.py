@@ -1,4 +1,4 @@
-"""Timing of tasks side by side, and how it is told."""
+"""Interleaved timing of tasks, and how it is printed."""
 
 import os
 import time
@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from statistics import median
 
 CORES = os.cpu_count() or 1
-Times = dict[str, list[float]]  # seconds, one for each repeat
+Times = dict[str, list[float]]  # seconds of every repeat
 
 
 def interleaved(tasks: Mapping[str, Callable[[], object]], repeats: int) -> Times:
-    """Seconds of every task, one after the other, as often as asked."""
+    """Seconds of every task; repeats alternate between the tasks."""
     times: Times = {name: [] for name in tasks}
     for _ in range(repeats):
         for name, task in tasks.items():
@@ -33,5 +33,5 @@ def rates(seconds: list[float], work: float) -> str:
 
 
 def busy() -> str:
-    """How busy the machine is."""
+    """Load of the machine."""
     return f"load {os.getloadavg()[0]:.1f} on {CORES} cores"

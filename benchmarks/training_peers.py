@@ -1,4 +1,4 @@
-"""Ways to train the same clients, each a function that does it once: ours, and those that are usual."""
+"""Functions that train the same clients for one epoch: by this project, and by its peers."""
 
 import logging
 import queue
@@ -18,32 +18,32 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from benchmarks.training_work import LEARNING, NETS, Net, clients
 from pacfl.algorithms import FedAvg
-from pacfl.federation.client_side import Pool
-from pacfl.federation.local import local
+from pacfl.federation.client_side import Pool, Setup
+from pacfl.federation.local import LocalBackend
 from pacfl.learning.client_context import LocalTraining
 
 Train = Callable[[], object]  # all clients, one epoch
 
 
-class Pictures(Dataset[tuple[Tensor, int]]):
-    """Pictures that are turned into tensors and normalised one by one, whenever they are asked for."""
+class Images(Dataset[tuple[Tensor, int]]):
+    """Images that are converted to tensors and normalised one by one on access."""
 
     def __init__(self, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
-        """(n, height, width, channels) of bytes, and labels."""
+        """Images (n, height, width, channels) and labels (n,)."""
         self._x, self._y = x, y
 
     def __len__(self) -> int:
         return len(self._y)
 
     def __getitem__(self, i: int) -> tuple[Tensor, int]:
-        picture = Image.fromarray(self._x[i].squeeze())
-        pixels = np.asarray(picture, dtype=np.uint8).reshape(self._x.shape[1:])
+        image = Image.fromarray(self._x[i].squeeze())
+        pixels = np.asarray(image, dtype=np.uint8).reshape(self._x.shape[1:])
         tensor = torch.from_numpy(pixels.transpose(2, 0, 1).copy()).float().div_(255)
         return (tensor - 0.5) / 0.25, int(self._y[i])
 
 
 def epoch(module: nn.Module, loader: "DataLoader[Any]") -> None:
-    """The loop that everybody writes."""
+    """The usual training loop."""
     optimiser = torch.optim.SGD(module.parameters(), lr=LEARNING.lr, momentum=LEARNING.momentum)
     module.train()
     for x, y in loader:
@@ -54,7 +54,7 @@ def epoch(module: nn.Module, loader: "DataLoader[Any]") -> None:
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """So many threads of torch."""
+    """Let torch use n threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:
@@ -75,9 +75,9 @@ def loaders(net: Net, pool: Pool, cores: int) -> Train:
     return train
 
 
-def pictures(net: Net, pool: Pool, cores: int) -> Train:
-    """As the authors' released code: every picture is transformed anew in the DataLoader."""
-    sets = [Pictures(_bytes(x), y) for x, y in _each(pool)]
+def images(net: Net, pool: Pool, cores: int) -> Train:
+    """As the authors' released code: the DataLoader transforms every image in every epoch."""
+    sets = [Images(_bytes(x), y) for x, y in _each(pool)]
 
     def train() -> None:
         with threads(cores):
@@ -92,33 +92,34 @@ def ours(net: Net, pool: Pool, engine: str, workers: int, learning: LocalTrainin
     """The local backend of this project."""
     model = net.model()
     downloads = {c: {"w": model.initial} for c in range(len(pool.client_indices))}
-    with local(FedAvg(), model, pool, learning, 0, workers, engine=engine) as backend:
-        backend.train(0, downloads, frozenset())  # workers are born when they are first needed
-        yield lambda: backend.train(0, downloads, frozenset())
+    setup = Setup(FedAvg(), model, pool, learning, 0, engine=engine)
+    with LocalBackend(workers).connect(setup) as connected:
+        connected.train(0, downloads, frozenset())  # starts the workers
+        yield lambda: connected.train(0, downloads, frozenset())
 
 
 class Simulated:
-    """Flower's simulation on Ray: a process for every core, in it the plain loop on one thread."""
+    """Flower's simulation on Ray: one process per core, with the plain loop on one thread."""
 
     def __init__(self, grid: Any, module: nn.Module, nodes: list[int]) -> None:
-        """Nodes that answer, and the model that is sent to them."""
+        """Nodes that reply, and the model that is sent to them."""
         self._grid, self._weights, self.nodes = grid, module.state_dict(), nodes
 
     def train(self, nodes: list[int]) -> None:
-        """One round: the model goes to the nodes, and becomes the mean of what comes back."""
+        """One round: send the model to the nodes and average their replies."""
         from flwr.app import ArrayRecord, Message, RecordDict
 
         content = RecordDict({"arrays": ArrayRecord(self._weights)})
         replies = list(self._grid.send_and_receive([Message(content, node, "train") for node in nodes]))
         if len(replies) != len(nodes) or any(reply.has_error() for reply in replies):
-            raise RuntimeError(f"{len(replies)} of {len(nodes)} clients answered")
+            raise RuntimeError(f"{len(replies)} of {len(nodes)} clients replied")
         trained = [reply.content["arrays"].to_torch_state_dict() for reply in replies]
         self._weights = {key: torch.stack([t[key] for t in trained]).mean(0) for key in self._weights}
 
 
 @contextmanager
 def flower(name: str, n_clients: int, n_samples: int, workers: int) -> Iterator[Simulated]:
-    """A simulation that runs until the block is left."""
+    """A simulation that runs until the end of the `with` block."""
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
     from flwr.simulation import run_simulation
@@ -126,17 +127,17 @@ def flower(name: str, n_clients: int, n_samples: int, workers: int) -> Iterator[
     logging.getLogger("flwr").setLevel(logging.ERROR)
     server, client = ServerApp(), ClientApp()
     grids: queue.Queue[Any] = queue.Queue()
-    over = threading.Event()
+    finished = threading.Event()
 
-    def hand_over(grid: Any, context: Any) -> None:  # noqa: ARG001 - Flower's form
+    def pass_grid(grid: Any, context: Any) -> None:  # noqa: ARG001 - Flower's signature
         grids.put(grid)
-        over.wait()
+        finished.wait()
 
-    def answer(message: Any, context: Any) -> Any:
-        return _answered(message, context.node_config["partition-id"], name, n_clients, n_samples)
+    def reply(message: Any, context: Any) -> Any:
+        return _reply(message, context.node_config["partition-id"], name, n_clients, n_samples)
 
-    server.main()(hand_over)
-    client.train()(answer)
+    server.main()(pass_grid)
+    client.train()(reply)
     resources: Any = {"init_args": {"num_cpus": workers}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     thread = threading.Thread(target=lambda: run_simulation(server, client, n_clients, backend_config=resources))
     thread.start()
@@ -146,15 +147,15 @@ def flower(name: str, n_clients: int, n_samples: int, workers: int) -> Iterator[
         while len(nodes) < n_clients:
             nodes = sorted(grid.get_node_ids())
         simulated = Simulated(grid, NETS[name].module(), nodes)
-        simulated.train(nodes[: 4 * workers])  # processes import torch when they first train
+        simulated.train(nodes[: 4 * workers])  # processes import torch at their first training
         yield simulated
     finally:
-        over.set()
+        finished.set()
         thread.join()
 
 
-def _answered(message: Any, partition: int, name: str, n_clients: int, n_samples: int) -> Any:
-    """In a process of Ray: train one client."""
+def _reply(message: Any, partition: int, name: str, n_clients: int, n_samples: int) -> Any:
+    """Train one client, in a process of Ray."""
     from flwr.app import ArrayRecord, Message, RecordDict
 
     torch.set_num_threads(1)
@@ -202,18 +203,18 @@ def pfl_research(net: Net, pool: Pool, sampled: int, n_rounds: int, cores: int) 
 
 
 class _Learner(nn.Module):
-    """A net with the loss and the metrics that pfl-research asks of it."""
+    """A net with the loss and the metrics that pfl-research requires."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self._net = net
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        """What is minimised."""
+        """The loss of a batch."""
         return cross_entropy(self._net(x), y)
 
     def metrics(self, x: Tensor, y: Tensor) -> dict[str, Any]:
-        """What is told."""
+        """The metrics of a batch."""
         from pfl.metrics import Weighted
 
         with torch.no_grad():
@@ -221,10 +222,10 @@ class _Learner(nn.Module):
 
 
 def _each(pool: Pool) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
-    for shard in pool.client_indices:
-        yield pool.train.x[shard.train], pool.train.y[shard.train]
+    for indices in pool.client_indices:
+        yield pool.train.x[indices.train], pool.train.y[indices.train]
 
 
 def _bytes(x: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Samples as pictures (n, height, width, channels)."""
+    """Samples as images (n, height, width, channels)."""
     return np.clip(128 + 32 * x.transpose(0, 2, 3, 1), 0, 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""What is trained in `benchmarks.local_training`: nets, and clients whose samples lie around an image of each class."""
+"""Nets and clients of `benchmarks.local_training`; samples are drawn around one image per class."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ NETS = {
 
 
 def clients(net: Net, n_clients: int, n_samples: int, n_test: int = 10, seed: int = 0) -> Pool:
-    """Clients with as many samples each."""
+    """A pool of clients with n_samples each."""
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(CLASSES, *net.shape)).astype(np.float32)
 
@@ -81,7 +81,7 @@ def clients(net: Net, n_clients: int, n_samples: int, n_test: int = 10, seed: in
 
 
 def flops(net: Net, batch: int = LEARNING.batch_size) -> int:
-    """Floating-point operations of one step, if everything is computed."""
+    """Floating-point operations of one SGD step."""
     x, y = torch.zeros(batch, *net.shape), torch.zeros(batch, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:
         cross_entropy(net.module()(x), y).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped

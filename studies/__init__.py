@@ -1,1 +1,1 @@
-"""Studies on real data behind the claims in docs/. Commands, not tests."""
+"""Studies on real data that the claims in docs/ rest on. Commands, not tests."""

@@ -1,4 +1,4 @@
-"""What harm do hostile clients do, and what stops it? `python -m studies.hostile [--seeds 3] [--only claims]`."""
+"""What damage do hostile clients do, what prevents it? `python -m studies.hostile [--seeds 3] [--only claims]`."""
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pacfl import PACFL, Algorithm, BySet, FedAvg, LocalTraining, Schedule, digits, federate, partition
 from pacfl.data import Dataset, Partition
-from pacfl.federation.message import ClientId, Message
 from pacfl.federation.averaging import Aggregation
+from pacfl.federation.message import ClientId, Message
 from pacfl.learning.client_context import ClientContext, Samples
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.nets import mlp
@@ -27,10 +27,10 @@ DOMAINS, PER_DOMAIN, SIZE = 4, 10, 140
 SHARES = (0.1, 0.3)
 AGGREGATIONS: tuple[Aggregation, ...] = ("mean", "norm-clipping", "trimmed-mean", "median")
 LEARNING = LocalTraining(epochs=2, lr=0.1)
-GIVEN = 5.5  # degrees, between what domains differ by and what their clients do
+THRESHOLD = 5.5  # degrees: below the angles between domains, above those within one
 
 
-# Poisoned updates: what a hostile client uploads instead of w, when it was given w0
+# Poisoned updates: what a hostile client uploads instead of w, having downloaded w0
 
 
 def _noise(task: ClientContext, w0: Vector, w: Vector) -> Vector:
@@ -39,25 +39,25 @@ def _noise(task: ClientContext, w0: Vector, w: Vector) -> Vector:
 
 
 UPDATES: Mapping[str, Callable[[ClientContext, Vector, Vector], Vector]] = {
-    "sign flip": lambda task, w0, w: w0 - (w - w0),  # noqa: ARG005 - one form for all
+    "sign flip": lambda task, w0, w: w0 - (w - w0),  # noqa: ARG005 - one signature for all
     "sign flip, tenfold": lambda task, w0, w: w0 - 10 * (w - w0),  # noqa: ARG005
     "scaling tenfold": lambda task, w0, w: w0 + 10 * (w - w0),  # noqa: ARG005
     "noise tenfold": _noise,
-    "label flip": lambda task, w0, w: w,  # noqa: ARG005 - the labels it learns from were flipped
+    "label flip": lambda task, w0, w: w,  # noqa: ARG005 - its training labels are flipped
 }
 
 
 # Poisoned signatures: what hostile clients send instead of their own
 
 
-def _copied(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
-    """Everybody hostile claims to be the first client of the next domain."""
-    return {c: told[(c // PER_DOMAIN + 1) % DOMAINS * PER_DOMAIN] for c in hostile}
+def _copying(honest: Profiles, hostile: Sequence[ClientId]) -> Profiles:
+    """Every hostile client sends the signature of the first client of the next domain."""
+    return {c: honest[(c // PER_DOMAIN + 1) % DOMAINS * PER_DOMAIN] for c in hostile}
 
 
-def _bridging(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
-    """Steps at equal distances on the shortest way from the first domain to the second."""
-    start, end = told[0], told[PER_DOMAIN]
+def _bridging(honest: Profiles, hostile: Sequence[ClientId]) -> Profiles:
+    """Points at equal distances on the geodesic from the first domain to the second."""
+    start, end = honest[0], honest[PER_DOMAIN]
     steps = np.linspace(0, 1, len(hostile) + 2)[1:-1]
     return {
         c: {**start, "basis": between(start["basis"], end["basis"], step).astype(np.float32)}
@@ -65,34 +65,34 @@ def _bridging(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
     }
 
 
-def _at_the_middle(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
-    middle = between(told[0]["basis"], told[PER_DOMAIN]["basis"], 0.5).astype(np.float32)
-    return {c: {**told[0], "basis": middle} for c in hostile}
+def _midpoint(honest: Profiles, hostile: Sequence[ClientId]) -> Profiles:
+    middle = between(honest[0]["basis"], honest[PER_DOMAIN]["basis"], 0.5).astype(np.float32)
+    return {c: {**honest[0], "basis": middle} for c in hostile}
 
 
-def _boasting(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
-    """At the middle, and claiming so much noise that every distance to them seems small."""
-    forged = _at_the_middle(told, hostile)
+def _claiming_noise(honest: Profiles, hostile: Sequence[ClientId]) -> Profiles:
+    """The midpoint, with such large split-half angles that every angle to it looks like noise."""
+    forged = _midpoint(honest, hostile)
     return {c: {**own, "split_half_angles": np.full_like(own["split_half_angles"], 89.0)} for c, own in forged.items()}
 
 
-def _flooding(told: Profiles, hostile: Sequence[ClientId]) -> Profiles:
+def _flooding(honest: Profiles, hostile: Sequence[ClientId]) -> Profiles:
     """Random subspaces."""
     rng = np.random.default_rng(0)
-    drawn = {c: np.linalg.qr(rng.standard_normal(told[c]["basis"].shape))[0] for c in hostile}
-    return {c: {**told[c], "basis": basis.astype(np.float32)} for c, basis in drawn.items()}
+    drawn = {c: np.linalg.qr(rng.standard_normal(honest[c]["basis"].shape))[0] for c in hostile}
+    return {c: {**honest[c], "basis": basis.astype(np.float32)} for c, basis in drawn.items()}
 
 
 SIGNATURES: Mapping[str, Callable[[Profiles, Sequence[ClientId]], Profiles]] = {
-    "copying": _copied,
+    "copying": _copying,
     "a chain of bridges": _bridging,
-    "all at the middle": _at_the_middle,
-    "the same, claiming much noise": _boasting,
+    "all at the middle": _midpoint,
+    "the same, claiming much noise": _claiming_noise,
     "flooding with random ones": _flooding,
 }
 
 
-# What a hostile client claims of its own noise, its basis being true
+# Split-half angles that a hostile client claims; its basis is true
 
 CLAIMS: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "none": lambda own: own,
@@ -114,7 +114,7 @@ def between(a: Array, b: Array, share: float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Infiltrated(Algorithm):
-    """An algorithm some of whose clients are hostile."""
+    """An algorithm with some hostile clients."""
 
     inner: Algorithm
     hostile: frozenset[int]
@@ -126,7 +126,7 @@ class Infiltrated(Algorithm):
         return self.inner.init_server(model)
 
     def admit(self, state: Any, profiles: Mapping[ClientId, Message]) -> Any:
-        """As the inner, which sees what hostile clients made of their profiles."""
+        """As the inner, with the forged profiles of hostile clients."""
         if self.signature is not None:
             profiles = {**profiles, **SIGNATURES[self.signature](dict(profiles), sorted(self.hostile))}
         return self.inner.admit(state, profiles)
@@ -144,14 +144,14 @@ class Infiltrated(Algorithm):
         return self.inner.profile(task)
 
     def train(self, task: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:
-        """As the inner, and then worse."""
+        """As the inner; hostile clients then replace their update."""
         if self.update is None or task.key[2] not in self.hostile:
             return self.inner.train(task, down, memory)
         if self.update == "label flip":
             task = replace(task, train=Samples(task.train.x, 9 - task.train.y))
         up, memory = self.inner.train(task, down, memory)
-        worse = UPDATES[self.update](task, down["w"], up["w"])
-        return {**up, "w": np.asarray(worse, dtype=np.float32)}, memory
+        forged = UPDATES[self.update](task, down["w"], up["w"])
+        return {**up, "w": np.asarray(forged, dtype=np.float32)}, memory
 
 
 def federation(seed: int) -> tuple[Dataset, Partition]:
@@ -167,11 +167,11 @@ def infiltrators(share: float) -> frozenset[int]:
     return frozenset(d * PER_DOMAIN + i for d in range(DOMAINS) for i in range(PER_DOMAIN - n, PER_DOMAIN))
 
 
-def accuracy(algorithm: Algorithm, hostile: frozenset[int], seed: int, sample: float = 1.0) -> float:
-    """Mean accuracy of the models that honest clients receive in the end."""
-    dataset, parts = federation(seed)
-    schedule = Schedule(rounds=8, participation=sample)
-    records = list(federate(dataset, parts, lambda: mlp((1, 8, 8), 10, 32), algorithm, LEARNING, schedule, seed=seed))
+def accuracy(algorithm: Algorithm, hostile: frozenset[int], seed: int) -> float:
+    """Mean accuracy of the models that honest clients receive after the last round."""
+    dataset, clients = federation(seed)
+    schedule = Schedule(rounds=8, participation=1.0)
+    records = list(federate(dataset, clients, lambda: mlp((1, 8, 8), 10, 32), algorithm, LEARNING, schedule, seed=seed))
     scores = records[-2]["by_client"]["received"]
     return float(np.mean([score[0] for c, score in scores.items() if int(c) not in hostile]))
 
@@ -196,22 +196,22 @@ def of_updates(seeds: int) -> Iterator[str]:
 
 
 @cache
-def told(seed: int) -> Profiles:
-    """What everybody would tell who is honest."""
-    dataset, parts = federation(seed)
+def honest_profiles(seed: int) -> Profiles:
+    """The profile of every client, if all are honest."""
+    dataset, clients = federation(seed)
     profiles: Profiles = {}
-    for c, shard in enumerate(parts.train_indices):
-        x = dataset.x_train[shard]
+    for c, indices in enumerate(clients.train_indices):
+        x = dataset.x_train[indices]
         basis, own = signature(x, 3), split_half_angles(x, 3)["smallest"]
         profiles[c] = {"basis": basis.astype(np.float32), "split_half_angles": own.astype(np.float32)}
     return profiles
 
 
-def grouped(pacfl: PACFL, share: float, attack: str | None, seed: int) -> tuple[float, int]:
-    """Agreement of the honest clients' clusters with their domains, and how many clusters they are in."""
+def clustered(pacfl: PACFL, share: float, attack: str | None, seed: int) -> tuple[float, int]:
+    """Adjusted Rand index of the honest clients' clusters with their domains, and the number of clusters."""
     hostile = infiltrators(share)
     algorithm = Infiltrated(pacfl, hostile, None, attack)
-    state = algorithm.admit(algorithm.init_server(_Nothing()), told(seed))  # type: ignore[arg-type]  # its start is all
+    state = algorithm.admit(algorithm.init_server(_OneWeight()), honest_profiles(seed))  # type: ignore[arg-type]  # initial weights suffice
     honest = [c for c in range(DOMAINS * PER_DOMAIN) if c not in hostile]
     labels = [state.cluster_of[c] for c in honest]
     return adjusted_rand_index(labels, [c // PER_DOMAIN for c in honest]), len(set(labels))
@@ -219,47 +219,48 @@ def grouped(pacfl: PACFL, share: float, attack: str | None, seed: int) -> tuple[
 
 def of_signatures(seeds: int) -> Iterator[str]:
     """How honest clients are clustered when others forge their signatures."""
-    ways = {
+    variants = {
         "average": PACFL(),
         "complete": PACFL(linkage="complete"),
         "single": PACFL(linkage="single"),
-        f"average, cut at {GIVEN:g} degrees": PACFL(threshold=GIVEN),
+        f"average, cut at {THRESHOLD:g} degrees": PACFL(threshold=THRESHOLD),
         "average, cut into 4": PACFL(clusters=DOMAINS),
     }
-    yield "| hostile | attack | " + " | ".join(ways) + " |"
-    yield "|---|---|" + "---|" * len(ways)
+    yield "| hostile | attack | " + " | ".join(variants) + " |"
+    yield "|---|---|" + "---|" * len(variants)
     for share, attack in [(0.0, None), *product(SHARES, SIGNATURES)]:
         cells = []
-        for pacfl in ways.values():
-            aris, counts = zip(*(grouped(pacfl, share, attack, seed) for seed in range(seeds)), strict=True)
+        for pacfl in variants.values():
+            aris, counts = zip(*(clustered(pacfl, share, attack, seed) for seed in range(seeds)), strict=True)
             cells.append(f"{np.mean(aris):.2f} ({', '.join(map(str, counts))})")
         yield f"| {share:.0%} | {attack or 'none'} | " + " | ".join(cells) + " |"
 
 
 def of_claims(seeds: int) -> Iterator[str]:
-    """How the others are clustered when one client lies about its noise, in federations of several sizes."""
-    ways = {"automatic threshold": PACFL(), f"cut at {GIVEN:g} degrees": PACFL(threshold=GIVEN)}
-    yield "| clients | claim of one of them | " + " | ".join(ways) + " |"
-    yield "|---|---|" + "---|" * len(ways)
+    """How the others are clustered when one client claims false noise, in federations of several sizes."""
+    variants = {"automatic threshold": PACFL(), f"cut at {THRESHOLD:g} degrees": PACFL(threshold=THRESHOLD)}
+    yield "| clients | claim of one of them | " + " | ".join(variants) + " |"
+    yield "|---|---|" + "---|" * len(variants)
     for per_domain, (claim, lie) in product((2, 3, 4, 5, PER_DOMAIN), CLAIMS.items()):
         cells = []
-        for pacfl in ways.values():
+        for pacfl in variants.values():
             aris = [claimed(pacfl, per_domain, lie, seed) for seed in range(seeds)]
             cells.append(f"{np.mean(aris):.2f} ({sum(ari == 1 for ari in aris)} of {seeds} right)")
         yield f"| {DOMAINS * per_domain} | {claim} | " + " | ".join(cells) + " |"
 
 
 def claimed(pacfl: PACFL, per_domain: int, lie: Callable[[NDArray[Any]], NDArray[Any]], seed: int) -> float:
-    """Agreement of the others' clusters with their domains."""
+    """Adjusted Rand index of the others' clusters with their domains."""
     *others, liar = (c for c in range(DOMAINS * PER_DOMAIN) if c % PER_DOMAIN < per_domain)
-    profiles = {c: told(seed)[c] for c in others}
-    profiles[liar] = {**told(seed)[liar], "split_half_angles": lie(told(seed)[liar]["split_half_angles"])}
-    state = pacfl.admit(pacfl.init_server(_Nothing()), profiles)  # type: ignore[arg-type]  # its start is all
+    honest = honest_profiles(seed)
+    profiles = {c: honest[c] for c in others}
+    profiles[liar] = {**honest[liar], "split_half_angles": lie(honest[liar]["split_half_angles"])}
+    state = pacfl.admit(pacfl.init_server(_OneWeight()), profiles)  # type: ignore[arg-type]  # initial weights suffice
     return adjusted_rand_index([state.cluster_of[c] for c in others], [c // PER_DOMAIN for c in others])
 
 
-class _Nothing:
-    """A model of one weight: clusters do not depend on it."""
+class _OneWeight:
+    """A model of one weight: clusters do not depend on the model."""
 
     initial = np.zeros(1, dtype=np.float32)
 
@@ -289,9 +290,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", choices=TABLES, help="one of the tables")
-    given = parser.parse_args()
-    for name in [given.only] if given.only else TABLES:
-        for row in TABLES[name](given.seeds):
+    args = parser.parse_args()
+    for name in [args.only] if args.only else TABLES:
+        for row in TABLES[name](args.seeds):
             print(row, flush=True)
         print()
 

@@ -1,4 +1,4 @@
-"""What do signatures tell of single records? `python -m studies.leakage [--clients 20]`."""
+"""What do signatures reveal about single records? `python -m studies.leakage [--clients 20]`."""
 
 import argparse
 from collections.abc import Iterator
@@ -18,26 +18,26 @@ Array = NDArray[np.float64]
 RANKS = (1, 3, 5, 10)
 SIZES = (5, 20, 100, 500)  # samples of a client
 EPSILONS = (None, 8.0, 1.0)
-REFERENCE = 4000  # images that the attacker has of the same population
-PROBES = 100  # members, and others, that are tried at most with each client
-KNOWN_RUNS = 100  # trials of the attacker who knows all records but one
+REFERENCE = 4000  # images of the same population that the attacker has
+PROBES = 100  # at most so many members and non-members are tested per client
+TRIALS = 100  # of the attacker who knows all records but one
 
 
 class Attack(NamedTuple):
-    """Scores of records that were in a client's data, and of others."""
+    """Scores of members, which were in a client's data, and of others."""
 
     members: Array
     others: Array
 
     def area(self) -> float:
-        """Probability that a member scores above another: 0.5 is guessing."""
+        """Area under the ROC curve: the probability that a member scores above another; 0.5 is guessing."""
         ranks = rankdata(np.concatenate([self.members, self.others]))[: len(self.members)]
         n, m = len(self.members), len(self.others)
         return float((ranks.sum() - n * (n + 1) / 2) / (n * m))
 
-    def caught(self, alarms: float = 0.01) -> float:
-        """Share of members above the level that only `alarms` of the others pass."""
-        return float(np.mean(self.members > np.quantile(self.others, 1 - alarms)))
+    def true_positives(self, false_positives: float = 0.01) -> float:
+        """True positive rate at a false positive rate."""
+        return float(np.mean(self.members > np.quantile(self.others, 1 - false_positives)))
 
 
 def unit(rows: Array) -> Array:
@@ -57,11 +57,11 @@ def basis_of(images: NDArray[np.generic], rank: int, epsilon: float | None, rng:
     return private_signature(images, rank, epsilon, noise=seeded(rng)).basis
 
 
-def attacked(size: int, rank: int, epsilon: float | None, n_clients: int) -> tuple[Attack, Attack]:
-    """Two attacks by one who knows the population.
+def attacks(size: int, rank: int, epsilon: float | None, n_clients: int) -> tuple[Attack, Attack]:
+    """Two attacks by one who knows the population: membership and reconstruction.
 
-    Membership: how much better than usual is a record explained? Reconstruction: the share of what makes a record
-    different from the mean that lies in the span of the signature, which no reconstruction from it can pass.
+    Membership: how much more of a record does the signature explain than the population's does? Reconstruction: the
+    share of a record's difference from the mean that lies in the signature's span, an upper bound.
     """
     images, _ = load("fmnist")
     rng = np.random.default_rng([size, rank])
@@ -75,8 +75,8 @@ def attacked(size: int, rank: int, epsilon: float | None, n_clients: int) -> tup
         drawn = rng.permutation(rest)
         members, others = images[drawn[:size]], images[drawn[size : size + PROBES]]
         basis = basis_of(members, rank, epsilon, rng)
-        for side, shown in enumerate((members[:PROBES], others)):
-            rows = features(shown, epsilon)
+        for side, tested in enumerate((members[:PROBES], others)):
+            rows = features(tested, epsilon)
             explained = np.square(unit(rows) @ basis).sum(axis=1) - np.square(unit(rows) @ usual).sum(axis=1)
             membership[side].append(explained)
             inside[side].append(np.square(unit(rows - mean) @ basis).sum(axis=1))
@@ -85,38 +85,38 @@ def attacked(size: int, rank: int, epsilon: float | None, n_clients: int) -> tup
 
 
 def guessed(size: int, rank: int, epsilon: float | None) -> float:
-    """How often one who knows all other records tells which of two was the last: 0.5 is guessing.
+    """How often one who knows all other records identifies which of two was the last: 0.5 is guessing.
 
-    It computes the noiseless signature of either case, and takes the one to which the released one is nearer. The two
-    candidates are as different as they can be: an image and its negative.
+    The attacker computes the noiseless signature of both cases and takes the one nearer to the released signature.
+    The two candidates differ as much as possible: an image and its negative.
     """
     images, _ = load("fmnist")
     rng = np.random.default_rng([size, rank, 7])
     right = []
-    for _ in range(KNOWN_RUNS):
+    for _ in range(TRIALS):
         drawn = images[rng.permutation(len(images))[: size + 1]]
         cases = [np.concatenate([drawn[:size], last[None]]) for last in (drawn[size], 255 - drawn[size])]
-        true_cluster = int(rng.integers(2))
-        released = basis_of(cases[true_cluster], rank, epsilon, rng)
+        actual = int(rng.integers(2))
+        released = basis_of(cases[actual], rank, epsilon, rng)
         clean = [signature(unit(features(c, epsilon)) if epsilon else features(c, None), rank) for c in cases]
         nearness = [float(np.square(released.T @ own).sum()) for own in clean]
-        right.append(int(np.argmax(nearness)) == true_cluster)
+        right.append(int(np.argmax(nearness)) == actual)
     return float(np.mean(right))
 
 
 def table(n_clients: int) -> Iterator[str]:
     """Rows in Markdown."""
-    yield "| samples | p | epsilon | membership: area | caught at 1 % false alarms | in the span: members | others |"
+    yield "| samples | p | epsilon | membership: AUC | TPR at 1 % FPR | in the span: members | others |"
     yield "|---|---|---|---|---|---|---|"
     for size in SIZES:
         for rank in RANKS:
             for epsilon in EPSILONS:
-                attack, span = attacked(size, rank, epsilon, n_clients)
+                attack, span = attacks(size, rank, epsilon, n_clients)
                 word = "none" if epsilon is None else f"{epsilon:g}"
                 inside = f"{span.members.mean():.2f} | {span.others.mean():.2f}"
-                yield f"| {size} | {rank} | {word} | {attack.area():.2f} | {attack.caught():.1%} | {inside} |"
+                yield f"| {size} | {rank} | {word} | {attack.area():.2f} | {attack.true_positives():.1%} | {inside} |"
     yield ""
-    yield "| samples | p | epsilon | told which of two, knowing all other records |"
+    yield "| samples | p | epsilon | identified which of two, knowing all other records |"
     yield "|---|---|---|---|"
     for size in (20, 500):
         for rank in RANKS:

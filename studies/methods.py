@@ -1,4 +1,4 @@
-"""Does it matter how clients are clustered, and by which measure? `python -m studies.methods [--seeds 3]`.
+"""Do the clustering method and the measure matter? `python -m studies.methods [--seeds 3]`.
 
 The paper: the clustering algorithm "does not play a crucial role" as long as it needs no number of clusters.
 """
@@ -34,14 +34,14 @@ Clustering = Callable[[Array, list[Array]], Labels]  # of a proximity and every 
 
 
 class Score(NamedTuple):
-    """Clusters found in one federation, and how well they agree with those that are there."""
+    """Clusters found in one federation, and their adjusted Rand index with the true ones."""
 
     n_clusters: int
     ari: float
 
 
 class Outcome(NamedTuple):
-    """What every method and every measure found in one federation."""
+    """Scores of all methods and all measures in one federation."""
 
     scenario: str
     methods: dict[str, Score]
@@ -57,8 +57,8 @@ def _density(angles: Array, own: list[Array]) -> Labels:
 
 
 def _communities(angles: Array, own: list[Array]) -> Labels:
-    floor = noise_scale(angles, own)
-    return communities(rescale_by_noise(angles, floor), reference_scale(floor))
+    scale = noise_scale(angles, own)
+    return communities(rescale_by_noise(angles, scale), reference_scale(scale))
 
 
 METHODS: Mapping[str, Clustering] = {
@@ -72,14 +72,14 @@ METHODS: Mapping[str, Clustering] = {
 
 
 def outcome(scenario: str, seed: int, rank: int, measure: Measure) -> Outcome:
-    """Cut the federation, sign and compare once; then cluster in every way."""
+    """Make the federation, its signatures and proximities once; then cluster with every method."""
     make, wanted = SCENARIOS[scenario]
     clients, groups = make(np.random.default_rng([seed, *scenario.encode()]))
-    true_cluster = groups == groups.max() if wanted == "2 to 4" else groups  # animals only, or not
+    true_cluster = groups == groups.max() if wanted == "2 to 4" else groups  # whether all classes are animals
     signatures = [signature(x, rank) for x in clients]
-    selves = [split_half_angles(x, rank) for x in clients]
+    split_halves = [split_half_angles(x, rank) for x in clients]
     angles = {m: proximity(signatures, m) for m in MEASURES}
-    own = {m: [angles_of[m] for angles_of in selves] for m in MEASURES}
+    own = {m: [by_measure[m] for by_measure in split_halves] for m in MEASURES}
 
     def score(labels: Labels) -> Score:
         return Score(int(labels.max()) + 1, adjusted_rand_index(true_cluster, labels))
@@ -90,7 +90,7 @@ def outcome(scenario: str, seed: int, rank: int, measure: Measure) -> Outcome:
 
 
 def outcomes(scenarios: Sequence[str], seeds: int, rank: int, measure: Measure) -> Iterator[Outcome]:
-    """All outcomes, two processes at a time, of one thread each: with small matrices, threads only wait."""
+    """All outcomes, by two processes of one thread each: threads do not pay on small matrices."""
     os.environ["OMP_NUM_THREADS"] = "1"
     jobs = [(scenario, seed, rank, measure) for scenario in scenarios for seed in range(seeds)]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:

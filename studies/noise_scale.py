@@ -1,4 +1,4 @@
-"""Is the noise floor that a client measures what separate clients really show? `python -m studies.noise_scale`."""
+"""Does the noise scale that clients estimate agree with the angles between clients? `python -m studies.noise_scale`."""
 
 import numpy as np
 
@@ -11,7 +11,9 @@ CLIENTS = 20
 
 def main() -> None:
     """Print a table in Markdown."""
-    print("Floor that clients predict over what 20 clients of one set show (root mean squares), by measure\n")
+    print(
+        "Noise scale that clients estimate over the angles of 20 clients of one set (root mean squares), by measure\n"
+    )
     print("| set | samples | p | " + " | ".join(f"`{measure}`" for measure in MEASURES) + " |")
     print("|---|---|---|" + "---|" * len(MEASURES))
     pairs = np.triu_indices(CLIENTS, 1)
@@ -23,9 +25,9 @@ def main() -> None:
                 bases = [signature(x, rank) for x in clients]
                 cells = []
                 for measure in MEASURES:
-                    told = np.sqrt(np.mean([np.mean(angles[measure] ** 2) for angles in own]))
-                    shown = np.sqrt(np.mean(proximity(bases, measure)[pairs] ** 2))
-                    cells.append(f"{told / shown:.2f}")
+                    estimated = np.sqrt(np.mean([np.mean(angles[measure] ** 2) for angles in own]))
+                    observed = np.sqrt(np.mean(proximity(bases, measure)[pairs] ** 2))
+                    cells.append(f"{estimated / observed:.2f}")
                 print(f"| {name} | {size} | {rank} | " + " | ".join(cells) + " |")
 
 

@@ -1,6 +1,6 @@
-"""What does privacy of signatures cost? `python -m studies.privacy [--seeds 10] [--figure docs/privacy.svg]`.
+"""What do private signatures cost? `python -m studies.privacy [--seeds 10] [--figure docs/privacy.svg]`.
 
-Outcomes are kept in a file as they come, and what is there is not computed again.
+Every outcome is appended to a file at once; outcomes in the file are not computed again.
 """
 
 import argparse
@@ -32,28 +32,28 @@ Labels = NDArray[np.intp]
 
 
 class Outcome(NamedTuple):
-    """What one federation came to."""
+    """Clusters found in one federation."""
 
     federation: str
     epsilon: float | None
     n_clusters: int
-    ari: float  # with the true_cluster; for label skew, with the clusters of plain signatures
+    ari: float  # with the true clusters; for label skew, with the clusters of plain signatures
     accuracy: float | None = None
 
 
-def told(
+def released(
     client: Images, epsilon: float | None, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], SplitHalfAngles]:
-    """What a client sends."""
+    """The signature and split-half angles that a client sends."""
     if epsilon is None:
         return signature(client, RANK), split_half_angles(client, RANK)
-    made = private_signature(client, RANK, epsilon, DELTA, seeded(rng))
-    return made.basis, made.split_half_angles
+    private = private_signature(client, RANK, epsilon, DELTA, seeded(rng))
+    return private.basis, private.split_half_angles
 
 
-def found(clients: Sequence[Images], epsilon: float | None, rng: np.random.Generator) -> Labels:
-    """Clusters, their number found by itself."""
-    bases, own = zip(*(told(client, epsilon, rng) for client in clients), strict=True)
+def clusters(clients: Sequence[Images], epsilon: float | None, rng: np.random.Generator) -> Labels:
+    """Labels at the automatic threshold."""
+    bases, own = zip(*(released(client, epsilon, rng) for client in clients), strict=True)
     return choose_threshold(proximity(bases), [angles["smallest"] for angles in own]).labels
 
 
@@ -62,38 +62,38 @@ def clustered(name: str, seed: int, epsilons: Sequence[float | None]) -> Iterato
     make, _ = SCENARIOS[name]
     clients, true_cluster = make(np.random.default_rng([seed, *name.encode()]))
     if name == SKEWED:
-        true_cluster = found(clients, None, np.random.default_rng(seed))
+        true_cluster = clusters(clients, None, np.random.default_rng(seed))
     for epsilon in epsilons:
         rng = np.random.default_rng([seed, round(1000 * (epsilon or 0))])
-        labels = found(clients, epsilon, rng)
+        labels = clusters(clients, epsilon, rng)
         yield Outcome(name, epsilon, int(labels.max()) + 1, adjusted_rand_index(true_cluster, labels))
 
 
 def trained(name: str, seed: int, epsilons: Sequence[float | None]) -> Iterator[Outcome]:
-    """Digits in four domains, forty clients: clusters, and accuracy of the models that are received."""
+    """Digits in four domains, forty clients: clusters, and accuracy of the received models."""
     dataset = digits()
-    parts = partition(dataset, BySet((10, 10, 10, 10), 140), 40, np.random.default_rng(seed))
+    split = partition(dataset, BySet((10, 10, 10, 10), 140), 40, np.random.default_rng(seed))
     learning, schedule = LocalTraining(epochs=2, lr=0.1), Schedule(rounds=15, participation=0.25)
     for epsilon in epsilons:
         pacfl = PACFL(signature_epsilon=epsilon, private_noise="seeded")
-        *_, result = federate(dataset, parts, lambda: mlp((1, 8, 8), 10, 32), pacfl, learning, schedule, seed=seed)
+        *_, result = federate(dataset, split, lambda: mlp((1, 8, 8), 10, 32), pacfl, learning, schedule, seed=seed)
         accuracy = result["accuracy"]["received"]["mean"]
         yield Outcome(name, epsilon, result["clusters"], result["ari"], accuracy)
 
 
 def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Rows in Markdown."""
-    yield "| federation | epsilon | deviation of noise | clusters found (seeds) | ARI, mean | ARI, least | accuracy |"
+    yield "| federation | epsilon | noise (standard deviation) | clusters (seeds) | ARI, mean | ARI, least | accuracy |"
     yield "|---|---|---|---|---|---|---|"
     for name in dict.fromkeys(o.federation for o in outcomes):
         for epsilon in EPSILONS:
-            met = [o for o in outcomes if (o.federation, o.epsilon) == (name, epsilon)]
-            if not met:
+            own = [o for o in outcomes if (o.federation, o.epsilon) == (name, epsilon)]
+            if not own:
                 continue
-            counts = [o.n_clusters for o in met]
+            counts = [o.n_clusters for o in own]
             times = ", ".join(f"{k} ({counts.count(k)})" for k in sorted(set(counts)))
-            ari = [o.ari for o in met]
-            right = [o.accuracy for o in met if o.accuracy is not None]
+            ari = [o.ari for o in own]
+            right = [o.accuracy for o in own if o.accuracy is not None]
             spread = f"{100 * np.mean(right):.1f} ± {100 * np.std(right):.1f} %" if right else ""
             noise = "0" if epsilon is None else f"{gaussian_sigma(epsilon, DELTA, 2**0.5):.2f}"
             word = "none" if epsilon is None else f"{epsilon:g}"
@@ -101,7 +101,7 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def draw(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Agreement against epsilon, one line for each federation, from the least to the mean."""
+    """Agreement against epsilon, one line per federation: mean and range over seeds."""
     from matplotlib import rcParams
     from matplotlib.figure import Figure
 
@@ -118,30 +118,30 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
-def kept(path: Path) -> list[Outcome]:
-    """Outcomes of before."""
+def stored(path: Path) -> list[Outcome]:
+    """Outcomes in the file."""
     return [Outcome(*json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def main() -> None:
-    """Print a table in Markdown, and draw."""
+    """Print a table in Markdown, and draw the figure if asked."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--federations", nargs="+", default=[*FEDERATIONS, DIGITS])
     parser.add_argument("--outcomes", type=Path, default=Path("privacy-outcomes.jsonl"))
     parser.add_argument("--most-epsilon", type=float, default=max(e for e in EPSILONS if e is not None))
     parser.add_argument("--figure", type=Path)
-    asked = parser.parse_args()
-    for name, seed in product(asked.federations, range(asked.seeds)):
-        met = Counter(o.epsilon for o in kept(asked.outcomes) if o.federation == name)
-        epsilons = [e for e in EPSILONS if met[e] <= seed and (e is None or e <= asked.most_epsilon)]
+    args = parser.parse_args()
+    for name, seed in product(args.federations, range(args.seeds)):
+        done = Counter(o.epsilon for o in stored(args.outcomes) if o.federation == name)
+        epsilons = [e for e in EPSILONS if done[e] <= seed and (e is None or e <= args.most_epsilon)]
         for outcome in (trained if name == DIGITS else clustered)(name, seed, epsilons):
-            with asked.outcomes.open("a") as file:
+            with args.outcomes.open("a") as file:
                 file.write(json.dumps(outcome) + "\n")
-    for row in table(kept(asked.outcomes)):
+    for row in table(stored(args.outcomes)):
         print(row)
-    if asked.figure is not None:
-        draw(kept(asked.outcomes), asked.figure)
+    if args.figure is not None:
+        draw(stored(args.outcomes), args.figure)
 
 
 if __name__ == "__main__":

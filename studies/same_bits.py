@@ -97,7 +97,7 @@ COMPARED: Final = (
 
 
 def importable(version: Path, place: Path) -> Path:
-    """A folder to put on Python's path."""
+    """The folder to put on PYTHONPATH for a source folder, or for a wheel, which is unpacked at `place`."""
     if version.is_dir():
         return version / "src" if (version / "src").is_dir() else version
     with zipfile.ZipFile(version) as wheel:
@@ -106,7 +106,7 @@ def importable(version: Path, place: Path) -> Path:
 
 
 def records(code: Path, experiment: Path, engine: str, runs: Path) -> list[list[dict[str, Any]]]:
-    """What is compared of every run of an experiment, in its order, as the code at this place computes it."""
+    """The compared fields of every round of every run of an experiment, as computed by the code in a folder."""
     words = ["run", experiment, "--engine", engine, "--runs", runs, "--workers", "2", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "pacfl.cli", *map(str, words)],
@@ -123,17 +123,17 @@ def records(code: Path, experiment: Path, engine: str, runs: Path) -> list[list[
 
 
 def main() -> None:
-    """Run both, and exit with 1 at the first run that differs."""
+    """Run both versions, and exit with 1 at the first difference."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("old", type=Path, help="a wheel, or a folder with its source")
     parser.add_argument("--old-experiment", type=Path, help="the same experiment with the old names of settings")
-    given = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         (place / "experiment.toml").write_text(EXPERIMENT)
-        old, new = importable(given.old, place / "old"), Path(__file__).parents[1] / "src"
+        old, new = importable(args.old, place / "old"), Path(__file__).parents[1] / "src"
         for engine in ENGINES:
-            theirs = records(old, given.old_experiment or place / "experiment.toml", engine, place / f"old-{engine}")
+            theirs = records(old, args.old_experiment or place / "experiment.toml", engine, place / f"old-{engine}")
             ours = records(new, place / "experiment.toml", engine, place / f"new-{engine}")
             if len(theirs) != len(ours):
                 raise SystemExit(f"{engine}: {len(theirs)} runs in the old version, {len(ours)} in the new one")

@@ -1,4 +1,4 @@
-"""Federations cut from real data sets, with the clusters that should be found in them."""
+"""Federations split from real data sets, with their true clusters."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ Images = NDArray[np.generic]
 Federation = tuple[list[Images], NDArray[np.intp]]  # each client's images, and the group it comes from
 
 ANIMALS = (2, 3, 4, 5, 6, 7)  # of CIFAR-10's classes; the others are vehicles
-SIZES = {"cifar10": 160, "fmnist": 140, "mnist_m": 130, "usps": 72}  # samples a client, if 100 share a set
+SIZES = {"cifar10": 160, "fmnist": 140, "mnist_m": 130, "usps": 72}  # samples per client where 100 share a set
 MIX4M = {"cifar10": 32, "mnist_m": 26, "fmnist": 28, "usps": 14}  # clients of each set
 
 
@@ -39,17 +39,17 @@ def padded(images: Images) -> Images:
 
 
 def normalised(images: Images) -> Images:
-    """Every channel with the data set's own mean 0 and deviation 1."""
+    """Every channel with the data set's own mean 0 and standard deviation 1."""
     scaled = images.astype(np.float32) / 255
     return np.asarray((scaled - scaled.mean(axis=(0, 1, 2))) / scaled.std(axis=(0, 1, 2)))
 
 
 def split_at_random(images: Images, sizes: Sequence[int], rng: np.random.Generator) -> list[Images]:
-    """The images split_at_random at random to clients of the given sizes, each image at most once."""
+    """Split images among clients of the given sizes at random, each image at most once."""
     if sum(sizes) > len(images):
         raise ValueError(f"{sum(sizes)} images are wanted, the set has {len(images)}")
     order = rng.permutation(len(images))
-    return [images[part] for part in np.split(order, np.cumsum(sizes))[: len(sizes)]]
+    return [images[indices] for indices in np.split(order, np.cumsum(sizes))[: len(sizes)]]
 
 
 def mixed_sizes(n: int, rng: np.random.Generator) -> list[int]:
@@ -121,19 +121,19 @@ def label_skew(name: str, share: float) -> Callable[[np.random.Generator], Feder
     def federation(rng: np.random.Generator) -> Federation:
         images, labels = load(name)
         owned = owned_classes(100, 10, share, rng)
-        parts: list[list[NDArray[np.intp]]] = [[] for _ in owned]
+        indices: list[list[NDArray[np.intp]]] = [[] for _ in owned]
         for c in range(10):
             owners = [i for i, classes in enumerate(owned) if c in classes]
             members = rng.permutation(np.flatnonzero(labels == c))
-            for i, part in zip(owners, np.array_split(members, len(owners)), strict=True):
-                parts[i].append(part)
+            for i, share_of_class in zip(owners, np.array_split(members, len(owners)), strict=True):
+                indices[i].append(share_of_class)
         animals = [sum(c in ANIMALS for c in classes) for classes in owned]
-        return [images[np.concatenate(part)] for part in parts], np.asarray(animals, dtype=np.intp)
+        return [images[np.concatenate(own)] for own in indices], np.asarray(animals, dtype=np.intp)
 
     return federation
 
 
-def _as_it_is(images: Images) -> Images:
+def _raw(images: Images) -> Images:
     return images
 
 
@@ -146,9 +146,9 @@ SCENARIOS: dict[str, tuple[Callable[[np.random.Generator], Federation], str]] = 
     "IID Fashion-MNIST": (iid("fmnist"), "1"),
     "IID CIFAR-10, 40 to 240 samples": (iid_of_mixed_sizes("cifar10"), "1"),
     "IID Fashion-MNIST, 40 to 240 samples": (iid_of_mixed_sizes("fmnist"), "1"),
-    "MIX-4m, raw": (mix4m(_as_it_is, _of_500), "4"),
+    "MIX-4m, raw": (mix4m(_raw, _of_500), "4"),
     "MIX-4m, normalised": (mix4m(normalised, _of_500), "4"),
-    "MIX-4m, raw, 40 to 240 samples": (mix4m(_as_it_is, mixed_sizes), "4"),
+    "MIX-4m, raw, 40 to 240 samples": (mix4m(_raw, mixed_sizes), "4"),
     "MIX-4m, normalised, 40 to 240 samples": (mix4m(normalised, mixed_sizes), "4"),
     "Fashion-MNIST turned four ways": (rotated("fmnist"), "4"),
     "USPS turned four ways": (rotated("usps"), "4"),

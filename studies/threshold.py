@@ -1,4 +1,4 @@
-"""Does the automatic threshold find the clusters that are there? `python -m studies.threshold [--seeds 10]`."""
+"""Does the automatic threshold find the true clusters? `python -m studies.threshold [--seeds 10]`."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -13,23 +13,23 @@ from studies.scenarios import ANIMALS, SCENARIOS
 
 
 class Outcome(NamedTuple):
-    """What was found in one federation."""
+    """Clusters found in one federation."""
 
     scenario: str
     n_clusters: int
     ari: float
-    limit: float  # that chance does not pass, for a single client, in units of noise
+    limit: float  # of the null, for a single client, in units of noise
     heights: tuple[float, ...]
     reproducibility: float
-    animals: tuple[float, ...]  # share of animal classes in every cluster, where the group counts them
+    animals: tuple[float, ...]  # share of animal classes in every cluster; only for label skew
 
 
-def outcome(scenario: str, seed: int, rank: int, measure: Measure, floors: bool) -> Outcome:
-    """Cut the federation, sign, compare, choose."""
+def outcome(scenario: str, seed: int, rank: int, measure: Measure, split_halves: bool) -> Outcome:
+    """Make the federation, its signatures and proximity, and choose the threshold."""
     make, wanted = SCENARIOS[scenario]
     clients, groups = make(np.random.default_rng([seed, *scenario.encode()]))
     angles = proximity([signature(x, rank) for x in clients], measure)
-    own = [split_half_angles(x, rank, measures=[measure])[measure] for x in clients] if floors else None
+    own = [split_half_angles(x, rank, measures=[measure])[measure] for x in clients] if split_halves else None
     choice = choose_threshold(angles, own)
     n_clusters = int(choice.labels.max()) + 1
     skewed = wanted == "2 to 4"
@@ -49,9 +49,11 @@ def outcome(scenario: str, seed: int, rank: int, measure: Measure, floors: bool)
     )
 
 
-def outcomes(scenarios: Sequence[str], seeds: int, rank: int, measure: Measure, floors: bool) -> Iterator[Outcome]:
-    """All outcomes, two processes at a time."""
-    jobs = [(scenario, seed, rank, measure, floors) for scenario in scenarios for seed in range(seeds)]
+def outcomes(
+    scenarios: Sequence[str], seeds: int, rank: int, measure: Measure, split_halves: bool
+) -> Iterator[Outcome]:
+    """All outcomes, by two processes."""
+    jobs = [(scenario, seed, rank, measure, split_halves) for scenario in scenarios for seed in range(seeds)]
     with ProcessPoolExecutor(2) as pool:
         yield from pool.map(outcome, *zip(*jobs, strict=True))
 
@@ -62,14 +64,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--rank", type=int, default=3)
     parser.add_argument("--measure", choices=MEASURES, default="smallest")
-    parser.add_argument("--without-floors", action="store_true", help="use the fallback for clients that sent none")
+    parser.add_argument("--without-split-half-angles", action="store_true", help="as if no client had sent any")
     parser.add_argument("--only", nargs="*", default=list(SCENARIOS), help="names of scenarios")
     args = parser.parse_args()
     found: dict[str, list[Outcome]] = {}
-    for one in outcomes(args.only, args.seeds, args.rank, args.measure, not args.without_floors):
+    for one in outcomes(args.only, args.seeds, args.rank, args.measure, not args.without_split_half_angles):
         found.setdefault(one.scenario, []).append(one)
     print(f"p = {args.rank}, `{args.measure}`, {args.seeds} seeds; classes of animals: {ANIMALS}\n")
-    print("| federation | wanted | found (times) | ARI, least | limit | last merges, seed 0 | reproducible, least |")
+    print("| federation | wanted | found (seeds) | ARI, least | limit | last merges, seed 0 | reproducible, least |")
     print("|---|---|---|---|---|---|---|")
     for scenario, rows in found.items():
         counts = sorted({row.n_clusters for row in rows})

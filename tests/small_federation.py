@@ -25,7 +25,7 @@ torch.set_num_threads(1)  # as in every run, with backend or without
 SEED = 3
 LEARNING = LocalTraining(epochs=1, batch_size=8, lr=0.1, momentum=0.5)
 
-# Settings under which something happens in a few rounds: CFL splits whatever it may, PACFL cuts at given degrees
+# Settings that take effect within a few rounds: CFL splits whatever it may, PACFL cuts at given degrees
 LIVELY: Mapping[str, Mapping[str, Any]] = {
     "fedavg-ft": {"epochs": 3},
     "fedprox": {"mu": 0.5},
@@ -50,7 +50,7 @@ def model() -> Model:
 
 @cache
 def pool(domains: tuple[str, ...] = ("upright", "negative"), sizes: tuple[int, ...] = (21, 34, 55)) -> Pool:
-    """For every domain a client of each size; clients differ in classes too, and are tested by their whole domain."""
+    """A client of each size for every domain; clients also differ in classes, and are tested on their whole domain."""
     dataset = digits(domains)
     scaled = normalised(dataset)
     rng = np.random.default_rng(SEED)
@@ -98,6 +98,9 @@ def run_rounds(
     with local(algorithm, model(), clients, learning, SEED, workers) as connected:
         plans = round_plans(schedule, len(clients.client_indices), SEED)
         return list(rounds(algorithm, connected, algorithm.init_server(model()), plans))
+
+
+played = run_rounds  # the name in some test modules
 
 
 def same(a: Any, b: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Algorithms that are the same by their mathematics are the same to the last bit."""
+"""Algorithms that are mathematically the same give the same bits."""
 
 from functools import cache
 
@@ -30,12 +30,12 @@ EVERYBODY = Schedule(rounds=3, participation=1.0, evaluate_every=1, personal_eve
 
 @cache
 def fedavg(everybody: bool) -> list[Round]:
-    """The run that all others are compared with."""
+    """The reference run."""
     return run_rounds(FedAvg(), EVERYBODY if everybody else SAMPLED)
 
 
 def assert_same_run(one: list[Round], other: list[Round]) -> None:
-    """In what the server has and in how everybody is served, in every round."""
+    """Same models, clusters and scores in every round."""
     assert len(one) == len(other)
     for a, b in zip(one, other, strict=True):
         assert same(a.state.models, b.state.models)
@@ -58,41 +58,41 @@ def assert_same_run(one: list[Round], other: list[Round]) -> None:
     ],
     ids=repr,
 )
-def test_at_the_edge_of_its_settings_every_method_is_fedavg(algorithm: Algorithm, everybody: bool) -> None:
+def test_with_extreme_settings_every_method_is_fedavg(algorithm: Algorithm, everybody: bool) -> None:
     assert_same_run(run_rounds(algorithm, EVERYBODY if everybody else SAMPLED), fedavg(everybody))
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_scaffold_begins_as_fedavg_and_then_goes_its_own_way(momentum: float) -> None:
+def test_scaffold_equals_fedavg_in_the_first_round_only(momentum: float) -> None:
     learning = LocalTraining(epochs=1, batch_size=8, lr=0.05, momentum=momentum)
     one, other = (run_rounds(algorithm, SAMPLED, learning=learning) for algorithm in (Scaffold(), FedAvg()))
     assert_same_run(one[:1], other[:1])
     assert not same(one[1].state.models, other[1].state.models)
 
 
-def test_everybody_in_a_cluster_of_its_own_is_everybody_alone() -> None:
-    """What clients have is the same; where it is kept is not."""
-    clustered, alone = run_rounds(PACFL(threshold=0.0), EVERYBODY), run_rounds(LocalOnly(), EVERYBODY)
+def test_one_cluster_per_client_is_local_training() -> None:
+    """Clients have the same models, but stored at the server instead of at the client."""
+    clustered, local = run_rounds(PACFL(threshold=0.0), EVERYBODY), run_rounds(LocalOnly(), EVERYBODY)
     assert len(set(clustered[0].state.cluster_of.values())) == 6
-    assert same([r.scores for r in clustered], [r.scores for r in alone])
-    assert sum(r.bytes_down for r in alone) == 0 < sum(r.bytes_down for r in clustered)
+    assert same([r.scores for r in clustered], [r.scores for r in local])
+    assert sum(r.bytes_down for r in local) == 0 < sum(r.bytes_down for r in clustered)
 
 
-def test_sending_nothing_but_never_hearing_either_is_everybody_alone() -> None:
-    """When all replies are lost, everybody's first training is the same under FedAvg and SOLO."""
+def test_fedavg_without_replies_is_local_training() -> None:
+    """When all replies are lost, the first local training is the same under FedAvg and SOLO."""
     silent = Schedule(rounds=1, participation=1.0, client_dropout=1.0)
     one, other = run_rounds(FedAvg(), silent)[-1], run_rounds(LocalOnly(), silent)[-1]
     assert same(one.scores["last_trained"], other.scores["last_trained"])
 
 
-def test_fine_tuning_is_fedavg_until_it_tunes() -> None:
+def test_fine_tuning_is_fedavg_but_for_the_personal_models() -> None:
     tuned, plain = run_rounds(FedAvgFT(epochs=3), SAMPLED), fedavg(everybody=False)
     assert same([r.state for r in tuned], [r.state for r in plain])
     assert same(tuned[-1].scores["received"], plain[-1].scores["received"])
     assert not same(tuned[-1].scores["personal"], plain[-1].scores["personal"])
 
 
-def test_equal_steps_make_fednova_fedavg_up_to_rounding() -> None:
+def test_with_equal_steps_fednova_is_fedavg_up_to_rounding() -> None:
     """With equal sizes all take as many steps a: a · mean((w0 - w) / a) = w0 - mean(w)."""
     equal = pool(sizes=(32, 32, 32))
     schedule = Schedule(rounds=2, participation=1.0)
@@ -100,15 +100,15 @@ def test_equal_steps_make_fednova_fedavg_up_to_rounding() -> None:
     np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
 
 
-def test_no_lookahead_of_no_length_is_half_a_batch() -> None:
-    """Per-FedAvg with alpha 0 learns from the second half of every batch, and personalises by nothing."""
+def test_without_an_inner_step_per_fedavg_trains_on_half_batches() -> None:
+    """Per-FedAvg with alpha 0 uses the second half of every batch, and its personal models are the received ones."""
     run = run_rounds(PerFedAvg(alpha=0.0), EVERYBODY)
     for r in run:
         assert same(r.scores["personal"], r.scores["received"])
     assert not same(run[0].state.models, fedavg(everybody=True)[0].state.models)
 
 
-# And the opposite: inside its settings every method differs
+# The converse: with usual settings every method differs
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("fedavg", "fedavg-ft", "solo", "lg-fedavg")])
@@ -117,10 +117,10 @@ def test_every_method_makes_a_difference(name: str) -> None:
     assert not any(same(row, fedavg(everybody=True)[-2].state.models[0]) for row in models)
 
 
-def test_a_stronger_pull_stays_nearer_to_the_start() -> None:
+def test_a_larger_mu_stays_nearer_to_the_start() -> None:
     schedule = Schedule(rounds=1, participation=1.0)
-    ways = [run_rounds(FedProx(mu), schedule)[0].state.models[0] - model().initial for mu in (0.0, 0.1, 1.0, 5.0)]
-    lengths = [float(np.linalg.norm(way)) for way in ways]
+    updates = [run_rounds(FedProx(mu), schedule)[0].state.models[0] - model().initial for mu in (0.0, 0.1, 1.0, 5.0)]
+    lengths = [float(np.linalg.norm(update)) for update in updates]
     assert lengths == sorted(lengths, reverse=True)
     assert len(set(lengths)) == 4
 
@@ -131,7 +131,7 @@ def test_fednova_differs_where_clients_take_different_numbers_of_steps() -> None
     assert np.abs(one - other).max() > 1e-3
 
 
-# However many processes there are
+# Any number of processes
 
 
 @pytest.mark.parametrize("name", NAMES)

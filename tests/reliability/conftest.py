@@ -5,5 +5,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here but in play: thousands of waits for the disk are saved."""
+    """Skip waiting for the disk: power failures are only simulated here."""
     monkeypatch.setattr(os, "fsync", lambda _: None)

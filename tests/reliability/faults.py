@@ -1,4 +1,4 @@
-"""Faults at every moment at which a program touches its files: it is killed, or the disk is full from then on."""
+"""Faults at every file operation of a program: from then on it is killed, or the disk is full."""
 
 import errno
 import io
@@ -13,39 +13,39 @@ import pytest
 
 
 class Killed(BaseException):
-    """As by kill -9: whatever would clean up afterwards reaches no file any more."""
+    """As by kill -9: no clean-up reaches a file any more."""
 
 
 @dataclass
 class Disk:
-    """A folder whose files are touched through here. From moment `at` on, counted from 0, there is a fault."""
+    """A folder with counted file operations ("moments"); from number `at` on, counted from 0, each is a fault."""
 
     folder: Path
     at: int | None = None
-    full: bool = False  # instead of killing: whatever would need room finds none
+    full: bool = False  # instead of a kill: operations that need space fail
     moments: list[str] = field(default_factory=list)
 
-    def touch(self, what: str, path: Any, needs_room: bool = True, named: bool = True) -> None:
-        """Something is about to be done to a file, which errors of the system name if it is called by its name."""
-        if not self.holds(path) or (self.full and not needs_room):
+    def touch(self, what: str, path: Any, needs_space: bool = True, named: bool = True) -> None:
+        """Count one operation, and raise from moment `at` on. Errors of the system name files opened by path."""
+        if not self.contains(path) or (self.full and not needs_space):
             return
         self.moments.append(f"{what} {Path(path).name}")
-        if self.struck:
+        if self.failing:
             name = (str(path),) if named else ()
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *name) if self.full else Killed(self.moments[-1])
 
     @property
-    def struck(self) -> bool:
-        """Whether there is a fault by now."""
+    def failing(self) -> bool:
+        """Whether moment `at` has passed."""
         return self.at is not None and len(self.moments) > self.at
 
-    def holds(self, path: Any) -> bool:
+    def contains(self, path: Any) -> bool:
         """Whether a file is on this disk."""
         return Path(os.path.abspath(path)).is_relative_to(self.folder)  # noqa: PTH100 - which follows no links
 
 
 class Written:
-    """A file that is written on a disk with faults: one half of what is written when it strikes gets there."""
+    """A file on a disk with faults: of the write that fails, one half is written."""
 
     def __init__(self, file: Any, disk: Disk, path: Any) -> None:
         self._file, self._disk, self._path = file, disk, path
@@ -71,10 +71,10 @@ class Written:
 
 @contextmanager
 def faulty(disk: Disk) -> Iterator[Disk]:
-    """The system's calls, with the faults of a disk."""
+    """System calls with the faults of a disk."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, needs_room in NAMED_BY_PATH.items():
-            patch.setattr(os, name, _guarded(getattr(os, name), name, disk, needs_room))
+        for name, needs_space in NAMED_BY_PATH.items():
+            patch.setattr(os, name, _guarded(getattr(os, name), name, disk, needs_space))
         patch.setattr(os, "open", _opened(os.open, disk))
         patch.setattr(os, "fsync", _synced(os.fsync, disk))
         patch.setattr(io, "open", _written(io.open, disk))
@@ -85,9 +85,9 @@ NAMED_BY_PATH = {"replace": False, "rename": False, "unlink": False, "remove": F
 NAMED_BY_PATH |= {"mkdir": True}
 
 
-def _guarded(call: Callable[..., Any], name: str, disk: Disk, needs_room: bool) -> Callable[..., Any]:
+def _guarded(call: Callable[..., Any], name: str, disk: Disk, needs_space: bool) -> Callable[..., Any]:
     def guarded(path: Any, *args: Any, dir_fd: int | None = None, **options: Any) -> Any:
-        disk.touch(name, path if dir_fd is None else _path_of(dir_fd) / path, needs_room)
+        disk.touch(name, path if dir_fd is None else _path_of(dir_fd) / path, needs_space)
         given = {} if dir_fd is None else {"dir_fd": dir_fd}
         return call(path, *args, **given, **options)
 
@@ -116,9 +116,9 @@ def _written(call: Callable[..., Any], disk: Disk) -> Callable[..., Any]:
         if not set(mode) & set("wax+"):
             return call(path, mode, *args, **options)
         where = _path_of(path) if isinstance(path, int) else path
-        disk.touch("open", where, needs_room=not isinstance(path, int))
+        disk.touch("open", where, needs_space=not isinstance(path, int))
         file = call(path, mode, *args, **options)
-        return Written(file, disk, where) if disk.holds(where) else file
+        return Written(file, disk, where) if disk.contains(where) else file
 
     return written
 
@@ -129,14 +129,14 @@ def _path_of(handle: int) -> Path:
 
 @dataclass
 class Journal:
-    """What was done to the files of folders and is not settled: the power may fail, and it never happened."""
+    """Renames and deletions whose folder was not synced since: a power failure may undo them."""
 
     disk: Disk
     undoing: dict[Path, list[Callable[[], None]]] = field(default_factory=dict)
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """The system's calls with the faults of the disk, noted down."""
+    def recording(self) -> Iterator[None]:
+        """System calls with the faults of the disk, recorded."""
         with faulty(self.disk), pytest.MonkeyPatch.context() as patch:
             replace, unlink, fsync = os.replace, os.unlink, os.fsync
 
@@ -152,7 +152,7 @@ class Journal:
 
             def synced(handle: int) -> None:
                 fsync(handle)
-                self.undoing.pop(_path_of(handle), None)  # nothing is kept of files, which have no folder's changes
+                self.undoing.pop(_path_of(handle), None)  # for a file there is nothing to remove
 
             patch.setattr(os, "replace", replaced)
             patch.setattr(os, "unlink", unlinked)
@@ -160,7 +160,7 @@ class Journal:
             yield
 
     def undo(self, folders: list[Path]) -> None:
-        """The power has failed."""
+        """Fail the power: undo what was not synced in these folders."""
         for folder in folders:
             for restore in reversed(self.undoing.get(folder, ())):
                 restore()

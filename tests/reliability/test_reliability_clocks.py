@@ -1,4 +1,4 @@
-"""Clocks that are put forward or back: nothing is measured by them."""
+"""The system clock may jump: no duration and no deadline depends on it."""
 
 import ast
 import json
@@ -11,16 +11,16 @@ from typer.testing import CliRunner
 
 import pacfl
 from pacfl.cli import app
-from tests.reliability.small_runs import commanded, left_by, one
+from tests.reliability.small_runs import files_of, one, run_as_command
 
 SOURCE = Path(pacfl.__file__).parent
 
-# Where the time of day is written down for people to read, and nothing hangs on it but whether a server seems silent
+# Here the time of day is recorded for people; only whether a server seems silent depends on it
 FOR_PEOPLE = {"flower/server.py", "flower/status.py", "cli/deploy.py"}
 VALIDITY = {"flower/deploy/keys.py"}  # of certificates
 
 
-def asks_the_time_of_day(path: Path) -> bool:
+def reads_the_time_of_day(path: Path) -> bool:
     tree = ast.parse(path.read_text())
     words = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _of_time(node)}
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
@@ -31,31 +31,29 @@ def _of_time(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id in ("time", "datetime", "date")
 
 
-def test_durations_and_deadlines_are_taken_from_clocks_that_never_jump() -> None:
-    found = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if asks_the_time_of_day(path)}
+def test_durations_and_deadlines_come_from_monotonic_clocks() -> None:
+    found = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if reads_the_time_of_day(path)}
     assert found == FOR_PEOPLE | VALIDITY
 
 
-def test_a_run_under_a_clock_that_jumps_is_the_same_and_took_no_negative_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jumping_clock_changes_no_run_and_no_duration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = one()
-    list(commanded(run, tmp_path / "steady"))
+    list(run_as_command(run, tmp_path / "steady"))
     rng = np.random.default_rng(0)
     monkeypatch.setattr(time, "time", lambda: float(rng.uniform(0, 4e9)))
     monkeypatch.setattr(time, "time_ns", lambda: int(rng.integers(4 * 10**18)))
-    *_, result = commanded(run, tmp_path / "jumping")
+    *_, result = run_as_command(run, tmp_path / "jumping")
     assert 0 <= result["seconds"] < 60
-    assert left_by(run, tmp_path / "jumping") == left_by(run, tmp_path / "steady")
+    assert files_of(run, tmp_path / "jumping") == files_of(run, tmp_path / "steady")
 
 
 @pytest.mark.parametrize(("ahead", "code"), [(-3600.0, 0), (0.0, 0), (3600.0, 4)])
-def test_a_server_seems_silent_only_where_the_clock_was_put_forward(
+def test_a_server_seems_silent_only_after_the_clock_was_set_forward(
     ahead: float, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By an hour since it last wrote, which it does after every round: then it is fresh again."""
-    told = {"phase": "playing", "round": 1, "rounds": 9, "deadline": 5.0, "clients": {}, "at": time.time()}
-    (tmp_path / "status.json").write_text(json.dumps(told))
+    """The status is rewritten after every round, so that the server seems silent for one round at most."""
+    status = {"phase": "running", "round": 1, "rounds": 9, "deadline": 5.0, "clients": {}, "at": time.time()}
+    (tmp_path / "status.json").write_text(json.dumps(status))
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + ahead)
     done = CliRunner().invoke(app, ["status", str(tmp_path), "--json"])

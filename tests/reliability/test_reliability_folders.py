@@ -1,4 +1,4 @@
-"""Two processes on one folder, folders that cannot be written to, and full disks, as the command line tells of them."""
+"""Two processes on one folder, read-only folders and full disks, as the command line reports them."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from pacfl.experiment.config import expand, read_table
 from pacfl.experiment.store import folder_of, owned
 from tests.conftest import Run
 from tests.reliability.faults import Disk, faulty
-from tests.reliability.small_runs import commanded, left_by
+from tests.reliability.small_runs import files_of, run_as_command
 
 EXPERIMENT = """
 engine = "eager"
@@ -41,7 +41,7 @@ Command = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder that others may read too, with an experiment."""
+    """A folder that other users may read, with an experiment."""
     with tempfile.TemporaryDirectory(prefix="pacfl-") as name:
         Path(name).chmod(0o755)
         (Path(name) / "experiment.toml").write_text(EXPERIMENT)
@@ -53,8 +53,8 @@ def pacfl(run: Run, place: Path) -> Command:
     """Exit code and standard error of `pacfl run`."""
 
     def command() -> tuple[int, str]:
-        code, _, told = run("run", place / "experiment.toml", "--runs", place / "runs", "--workers", 1, "--json")
-        return code, told
+        code, _, stderr = run("run", place / "experiment.toml", "--runs", place / "runs", "--workers", 1, "--json")
+        return code, stderr
 
     return command
 
@@ -64,22 +64,22 @@ def the_run(place: Path) -> "store.Run":
     return run
 
 
-def test_a_second_process_is_told_of_the_first_which_goes_on_undisturbed(
+def test_a_second_process_is_refused_and_the_first_continues(
     pacfl: Command, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "PATIENCE", 0.3)
     run = the_run(place)
-    first = commanded(run, place / "runs")
+    first = run_as_command(run, place / "runs")
     next(first)
-    code, said = pacfl()
+    code, stderr = pacfl()
     assert code == 1
-    assert f"{place / 'runs' / run.hash}: another process is working on this run; wait for it or stop it" in said
+    assert f"{place / 'runs' / run.hash}: another process is working on this run; wait for it or stop it" in stderr
     assert [record["round"] for record in first if "round" in record] == [1, 2]
-    list(commanded(run, place / "alone"))
-    assert left_by(run, place / "runs") == left_by(run, place / "alone")
+    list(run_as_command(run, place / "undisturbed"))
+    assert files_of(run, place / "runs") == files_of(run, place / "undisturbed")
 
 
-def test_a_second_process_that_waited_takes_the_result_of_the_first(pacfl: Command, place: Path) -> None:
+def test_a_second_process_that_waited_returns_the_result_of_the_first(pacfl: Command, place: Path) -> None:
     run = the_run(place)
     holding = threading.Event()
 
@@ -87,7 +87,7 @@ def test_a_second_process_that_waited_takes_the_result_of_the_first(pacfl: Comma
         with owned(folder_of(run, place / "runs")):
             holding.set()
             time.sleep(0.5)
-            list(commanded(run, place / "elsewhere"))
+            list(run_as_command(run, place / "elsewhere"))
             shutil.copy(place / "elsewhere" / run.hash / "rounds.jsonl", place / "runs" / run.hash)
             shutil.copy(place / "elsewhere" / run.hash / "result.json", place / "runs" / run.hash)
 
@@ -100,7 +100,7 @@ def test_a_second_process_that_waited_takes_the_result_of_the_first(pacfl: Comma
 
 @contextmanager
 def without_rights() -> Iterator[None]:
-    """As a user who may not write everywhere, which root may."""
+    """As a user without root's right to write everywhere."""
     if os.geteuid():
         yield
         return
@@ -113,7 +113,7 @@ def without_rights() -> Iterator[None]:
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """A folder, and all in it."""
+    """Make a folder and everything below it read-only."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
@@ -124,39 +124,39 @@ def read_only(folder: Path) -> Iterator[None]:
             path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def test_a_folder_of_runs_that_cannot_be_written_to_is_named(pacfl: Command, place: Path) -> None:
+def test_a_read_only_folder_of_runs_is_named(pacfl: Command, place: Path) -> None:
     (place / "runs").mkdir()
     with read_only(place / "runs"):
-        code, said = pacfl()
+        code, stderr = pacfl()
     assert code == 1
-    assert said == f"error: [Errno 13] Permission denied: '{place / 'runs' / the_run(place).hash}'\n"
+    assert stderr == f"error: [Errno 13] Permission denied: '{place / 'runs' / the_run(place).hash}'\n"
 
 
-def test_a_run_that_cannot_be_written_to_is_named_and_goes_on_when_it_can(pacfl: Command, place: Path) -> None:
+def test_a_read_only_run_is_named_and_resumes_when_writable(pacfl: Command, place: Path) -> None:
     run = the_run(place)
-    first = commanded(run, place / "runs")
+    first = run_as_command(run, place / "runs")
     next(first)
     first.close()  # type: ignore[attr-defined]  # it is a generator
     with read_only(place / "runs"):
-        code, said = pacfl()
+        code, stderr = pacfl()
     assert code == 1
-    assert said.startswith(f"error: [Errno 13] Permission denied: '{place / 'runs' / run.hash}")
+    assert stderr.startswith(f"error: [Errno 13] Permission denied: '{place / 'runs' / run.hash}")
     assert pacfl()[0] == 0
-    list(commanded(run, place / "alone"))
-    assert left_by(run, place / "runs") == left_by(run, place / "alone")
+    list(run_as_command(run, place / "undisturbed"))
+    assert files_of(run, place / "runs") == files_of(run, place / "undisturbed")
 
 
-def test_a_finished_run_that_cannot_be_written_to_can_still_be_read(pacfl: Command, place: Path) -> None:
+def test_a_finished_read_only_run_can_be_read(pacfl: Command, place: Path) -> None:
     assert pacfl() == (0, "")
     with read_only(place / "runs"):
         assert pacfl() == (0, "")
 
 
 @pytest.mark.parametrize("at", [3, 40])
-def test_a_full_disk_is_told_with_what_to_do(at: int, pacfl: Command, place: Path) -> None:
+def test_a_full_disk_is_reported_with_what_to_do(at: int, pacfl: Command, place: Path) -> None:
     with faulty(Disk(place / "runs", at, full=True)):
-        code, said = pacfl()
+        code, stderr = pacfl()
     assert code == 1
-    assert said.startswith(f"error: [Errno 28] No space left on device: '{place / 'runs' / the_run(place).hash}")
-    assert said.endswith("; nothing is half written: make room, and give the same command again\n")
+    assert stderr.startswith(f"error: [Errno 28] No space left on device: '{place / 'runs' / the_run(place).hash}")
+    assert stderr.endswith("; nothing is half written: make room, and give the same command again\n")
     assert pacfl() == (0, "")

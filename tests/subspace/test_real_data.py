@@ -24,7 +24,7 @@ WANTED = {
 
 @pytest.mark.parametrize("scenario", WANTED)
 def test_the_clusters_that_are_there_are_found(scenario: str) -> None:
-    found = study.outcome(scenario, seed=0, rank=3, measure="smallest", floors=True)
+    found = study.outcome(scenario, seed=0, rank=3, measure="smallest", split_halves=True)
     assert found.n_clusters in WANTED[scenario]
     if found.animals:  # where classes are mixed at will, groups have no sharp edges, but animals stand out
         assert max(found.animals) > 0.9
