@@ -27,10 +27,11 @@ def check_hiding(clip: float | None, noise: float) -> None:
 
 @dataclass(frozen=True)
 class Promise:
-    """What a signature was asked for with: another one is another signature, and costs again."""
+    """The privacy guarantee and the settings of a signature: with others it is another signature, and costs again."""
 
     epsilon: float
-    settings: tuple[object, ...]  # all else that the signature hangs on
+    delta: float
+    settings: tuple[object, ...]  # all else on which the signature depends
 
 
 def promised(algorithm: Algorithm) -> Promise | None:
@@ -38,8 +39,8 @@ def promised(algorithm: Algorithm) -> Promise | None:
     epsilon = getattr(algorithm, "signature_epsilon", None)
     if epsilon is None or getattr(algorithm, "private_noise", "seeded") != "secret":
         return None
-    chosen = (getattr(algorithm, name, None) for name in ("signature_delta", "rank", "measure"))
-    return Promise(float(epsilon), tuple(chosen))
+    chosen = (getattr(algorithm, name, None) for name in ("rank", "measure"))
+    return Promise(float(epsilon), float(getattr(algorithm, "signature_delta", 0.0)), tuple(chosen))
 
 
 def private_profile(

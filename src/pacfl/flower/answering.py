@@ -16,10 +16,10 @@ from pacfl.federation.private import promised
 from pacfl.flower import wire
 from pacfl.flower.client_memory import ClientMemory
 from pacfl.flower.message_types import EVALUATE, IDENTITY, SIGNATURE, TRAIN, registered
-from pacfl.flower.signature_ledger import Told
+from pacfl.flower.signature_ledger import Budget, SignatureLedger
 
 LARGEST_DOWNLOAD = 2**33  # bytes; a client trusts its server further than the server trusts it
-TOLD = ".told"  # no federation can have this name
+LEDGER = ".signatures"  # no federation can have this name
 
 Home = Callable[[Context, str, ClientId], tuple[ClientSide, Path]]  # of a federation and a number: what a client has
 
@@ -48,13 +48,13 @@ class Asked:
         self.about = wire.about(content)
         self.round, self.client = (_whole(self.about.get(key)) for key in ("round", "client"))
 
-    def at_home(self) -> tuple[ClientSide, ClientMemory, Told]:
+    def at_home(self) -> tuple[ClientSide, ClientMemory, SignatureLedger]:
         """The client's half of the algorithm, its memory, and what it has told of its data to anybody."""
         federation = str(self.about.get("federation"))
         if not re.fullmatch(r"[0-9a-z-]{1,64}", federation):
             raise ValueError(f"a federation is named by letters, digits and hyphens, got {federation!r}")
         side, memory = self.home(self.context, federation, self.client)
-        return side, ClientMemory(memory / federation / str(self.client)), Told(memory / TOLD)
+        return side, ClientMemory(memory / federation / str(self.client)), SignatureLedger(memory / LEDGER)
 
     def reply(self, side: ClientSide) -> dict[str, str | int | bool]:
         """What a reply to training or evaluation says of itself."""
@@ -67,14 +67,13 @@ def _identity(asked: Asked) -> RecordDict:
 
 
 def _signature(asked: Asked) -> RecordDict:
-    side, _, told = asked.at_home()
+    side, _, ledger = asked.at_home()
     data = side.pool.raw[side.pool.client_indices[asked.client].train]
-    most = asked.context.node_config.get("most-epsilon")
-    profile = told.once(
+    profile = ledger.release(
         data,
         promised(side.algorithm),
         lambda: side.profile(asked.round, asked.client),
-        None if most is None else float(most),
+        Budget.read(asked.context.node_config),
     )
     return wire.pack(profile, {"round": asked.round})  # no number of samples: nobody needs it here
 

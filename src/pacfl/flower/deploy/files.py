@@ -46,7 +46,7 @@ def supernode(server: str, port: int, own_port: int, partition: int, n_clients: 
     return f"""#!/bin/sh
 # One site. Wants flower-supernode on PATH: activate the environment that has pacfl first.
 # What load_data(context) is to find in context.node_config stands in the file site.config, as data="/where/they/are".
-# most-epsilon=2.0 there limits what private signatures may cost, all together.
+# most-epsilon=2.0 most-delta=1e-4 there is the privacy budget of all signatures of this site together.
 set -eu
 {ENVIRONMENT}
 # A worker that has everything imported: without it each message waits until Python has loaded torch anew.
