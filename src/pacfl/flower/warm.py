@@ -44,7 +44,7 @@ def ask(path: str, kind: str, content: RecordDict, context: Context) -> RecordDi
 
 
 def serve(path: Path, companion: int) -> None:
-    """Answer until the companion has gone."""
+    """Handle messages until the companion has ended."""
     import pacfl.algorithms
     import pacfl.data
     import pacfl.flower.answering
@@ -57,7 +57,7 @@ def serve(path: Path, companion: int) -> None:
         os.umask(before)
         listening.listen()
         listening.settimeout(1.0)
-        while _lives(companion):
+        while _is_alive(companion):
             try:
                 connection, _ = listening.accept()
             except TimeoutError:
@@ -134,10 +134,12 @@ def _exactly(stream: Any, n: int) -> bytes:
     return content
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
+    import psutil  # not where the client asks: it is imported for every message
+
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
         return False
 
 

@@ -68,7 +68,7 @@ class Loopback:
         """MiB that the server's two processes, SuperLink and ServerApp, have had at most."""
         server = processes.running(self.folder)[loopback.SERVER]
         peaks = {}
-        for pid in (server, *processes._descendants(server)):
+        for pid in (server, *(child.pid for child in processes.descendants(server))):
             with suppress(OSError):  # it may end meanwhile
                 command = Path(f"/proc/{pid}/cmdline").read_text()
                 name = next((n for n in ("superlink", "serverapp") if n in command), "others")

@@ -53,8 +53,8 @@ def outcome(sites: Loopback) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
 
 def server_app(sites: Loopback) -> int | None:
     """The process in which the federation is played."""
-    family = processes._descendants(processes.running(sites.folder)[loopback.SERVER])
-    found = [pid for pid in family if b"flwr-serverapp" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    family = processes.descendants(processes.running(sites.folder)[loopback.SERVER])
+    found = [process.pid for process in family if "flwr-serverapp" in " ".join(process.cmdline())]
     return found[0] if found else None
 
 
