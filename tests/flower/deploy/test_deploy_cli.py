@@ -22,7 +22,7 @@ def invoke(*arguments: object) -> tuple[int, str]:
 def written(folder: Path, **told: Any) -> Path:
     client = {"identity": "0123456789abcdef", "cluster": 1, "alive": True}
     content = {
-        "phase": "playing",
+        "phase": "running",
         "round": 3,
         "rounds": 9,
         "deadline": 5.0,
@@ -68,6 +68,34 @@ def test_init_writes_a_deployment_whose_processes_are_down(tmp_path: Path) -> No
         "processes": {"server": None, "site-0000": None, "site-0001": None},
         "federation": None,
     }
+
+
+DANGER = "can register keys and run code at every site"
+
+
+def test_init_for_other_machines_warns_that_the_port_lets_anybody_run_code(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["deploy", "init", str(tmp_path / "d"), "--clients", "2", "--host", "fl.example.org", "--port", "8444"]
+    )
+    assert done.exit_code == 0
+    for text in (done.stderr, (tmp_path / "d" / "README.md").read_text()):
+        said = " ".join(text.split())
+        assert f"Whoever reaches port 8444 of the server {DANGER}" in said
+        assert "firewall or a VPN" in said
+    assert "warning" in done.stderr
+    assert DANGER not in done.stdout
+
+
+def test_init_for_this_machine_has_nothing_to_warn_of(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["deploy", "init", str(tmp_path / "d"), "--clients", "2"])
+    assert done.stderr == ""
+    assert "--host 127.0.0.1" in (tmp_path / "d" / "server" / "start.sh").read_text()
+    assert DANGER not in " ".join((tmp_path / "d" / "README.md").read_text().split())
+
+
+def test_the_guide_warns_before_its_first_command() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text()
+    assert DANGER in " ".join(guide.partition("```")[0].replace("\n> ", " ").split())
 
 
 def test_down_where_nothing_runs_does_nothing(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_the_app_has_settings_that_the_server_understands(tmp_path: Path) -> Non
 
 
 def test_a_folder_that_is_no_deployment_is_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(DeployError, match="is no deployment"):
+    with pytest.raises(DeployError, match="is not a deployment"):
         layout.load(tmp_path)
 
 
