@@ -13,7 +13,7 @@ from torch import nn
 
 from pacfl.flower.site import Site
 
-CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")  # alike at all sites
+CLASSES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")  # the same at all sites
 SIDE = 16  # pixels
 
 

@@ -15,10 +15,10 @@ from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
 from pacfl.federation.private import Promise, promised
 from pacfl.flower import wire
-from pacfl.flower.answering import LEDGER, answer
+from pacfl.flower.client_handlers import LEDGER, handle
 from pacfl.flower.message_types import SIGNATURE
 from pacfl.flower.signature_ledger import DEFAULT_MOST_DELTA, Budget, SignatureLedger
-from tests.flower.fake_grid import home_of
+from tests.flower.fake_grid import client_loader
 from tests.small_federation import lively, same
 
 PRIVATE = {"name": "pacfl", "signature_epsilon": 2.0}
@@ -31,7 +31,7 @@ def requested(
     """The profile that a client of the small federation releases."""
     content = wire.pack({}, {"round": t, "client": client, "federation": federation})
     context = Context(1, 1, {key.replace("_", "-"): value for key, value in config.items()}, RecordDict(), {})
-    return wire.unpack(answer(SIGNATURE, content, context, home_of(algorithm, memory)), 10**6)
+    return wire.unpack(handle(SIGNATURE, content, context, client_loader(algorithm, memory)), 10**6)
 
 
 def spent(memory: Path) -> Budget:
@@ -133,7 +133,7 @@ def test_only_secret_noise_is_a_promise() -> None:
 
 def test_a_signature_does_not_reveal_the_number_of_samples(tmp_path: Path) -> None:
     content = wire.pack({}, {"round": 0, "client": 2, "federation": "f"})
-    reply = answer(SIGNATURE, content, Context(1, 1, {}, RecordDict(), {}), home_of(build(**PRIVATE), tmp_path))
+    reply = handle(SIGNATURE, content, Context(1, 1, {}, RecordDict(), {}), client_loader(build(**PRIVATE), tmp_path))
     assert wire.about(reply) == {"round": 0}
 
 

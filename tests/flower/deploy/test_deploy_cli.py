@@ -1,4 +1,4 @@
-"""The operator's commands, without starting processes."""
+"""The operator's commands, without processes."""
 
 import json
 import time
@@ -19,7 +19,7 @@ def invoke(*arguments: object) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def written(folder: Path, **told: Any) -> Path:
+def written(folder: Path, **changes: Any) -> Path:
     client = {"identity": "0123456789abcdef", "cluster": 1, "alive": True}
     content = {
         "phase": "running",
@@ -31,12 +31,12 @@ def written(folder: Path, **told: Any) -> Path:
         "last_error": "round 2 client 0: no reply",
         "at": time.time(),
     }
-    (folder / "status.json").write_text(json.dumps({**content, **told}))
+    (folder / "status.json").write_text(json.dumps({**content, **changes}))
     return folder
 
 
 @pytest.mark.parametrize(
-    ("told", "code"),
+    ("content", "code"),
     [
         ({}, 0),
         ({"phase": "finished", "at": 0.0}, 0),
@@ -45,26 +45,26 @@ def written(folder: Path, **told: Any) -> Path:
         ({"phase": "failed"}, 5),
     ],
 )
-def test_the_exit_code_says_how_the_federation_is(told: dict[str, Any], code: int, tmp_path: Path) -> None:
-    assert invoke("status", written(tmp_path, **told))[0] == code
+def test_the_exit_code_is_that_of_the_phase(content: dict[str, Any], code: int, tmp_path: Path) -> None:
+    assert invoke("status", written(tmp_path, **content))[0] == code
 
 
-def test_the_exit_code_says_that_nothing_is_here(tmp_path: Path) -> None:
+def test_the_exit_code_says_that_there_is_no_federation(tmp_path: Path) -> None:
     assert invoke("status", tmp_path)[0] == 3
 
 
-def test_the_status_tells_rounds_clusters_who_is_alive_and_the_last_error(tmp_path: Path) -> None:
-    _, said = invoke("status", written(tmp_path))
+def test_the_status_shows_rounds_clusters_who_is_alive_and_the_last_error(tmp_path: Path) -> None:
+    _, output = invoke("status", written(tmp_path))
     for words in ("round 3 of 9", "1 of 1 alive", "0123456789abcdef", "50.0 %", "round 2 client 0: no reply"):
-        assert words in said
+        assert words in output
 
 
 def test_init_writes_a_deployment_whose_processes_are_down(tmp_path: Path) -> None:
-    code, said = invoke("deploy", "init", tmp_path / "d", "--clients", 2, "--rounds", 3)
-    assert (code, "2 sites" in said) == (0, True)
-    code, said = invoke("deploy", "status", tmp_path / "d", "--json")
+    code, output = invoke("deploy", "init", tmp_path / "d", "--clients", 2, "--rounds", 3)
+    assert (code, "2 sites" in output) == (0, True)
+    code, output = invoke("deploy", "status", tmp_path / "d", "--json")
     assert code == 3
-    assert json.loads(said) == {
+    assert json.loads(output) == {
         "processes": {"server": None, "site-0000": None, "site-0001": None},
         "federation": None,
     }
@@ -103,6 +103,6 @@ def test_down_where_nothing_runs_does_nothing(tmp_path: Path) -> None:
     assert invoke("deploy", "down", tmp_path / "d") == (0, "")
 
 
-def test_a_folder_that_is_no_deployment_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_deployment_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DeployError, match="pacfl deploy init"):
         invoke("deploy", "up", tmp_path)

@@ -1,4 +1,4 @@
-"""What `pacfl deploy init` writes, without starting any of it."""
+"""The files of `pacfl deploy init`, and processes."""
 
 import json
 import os
@@ -37,14 +37,14 @@ def test_git_ignores_all_of_it(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def test_keys_are_never_written_over(tmp_path: Path) -> None:
+def test_keys_are_never_overwritten(tmp_path: Path) -> None:
     layout.make(tmp_path / "d", 1)
     with pytest.raises(DeployError, match="not empty"):
         layout.make(tmp_path / "d", 1)
 
 
-def test_the_authority_vouches_for_the_server_by_all_its_names(tmp_path: Path) -> None:
-    """Loopback among them: the SuperLink's own processes reach it there, and without it no run ever starts."""
+def test_the_certificate_of_the_server_has_all_its_names(tmp_path: Path) -> None:
+    """Loopback among them: the SuperLink's own processes connect there, and without it no run starts."""
     layout.make(tmp_path / "d", 1, ["fl.example.org", "192.0.2.7"])
     server = tmp_path / "d" / "server"
     own = x509.load_pem_x509_certificate((server / "server.crt").read_bytes())
@@ -56,8 +56,8 @@ def test_the_authority_vouches_for_the_server_by_all_its_names(tmp_path: Path) -
     context.load_cert_chain(server / "server.crt", server / "server.key")
 
 
-def test_the_authority_cannot_be_used_by_the_server(tmp_path: Path) -> None:
-    """Its key lies apart, and no other folder has a copy."""
+def test_only_one_folder_has_the_key_of_the_authority(tmp_path: Path) -> None:
+    """The server cannot sign certificates."""
     layout.make(tmp_path / "d", 2)
     secret = (tmp_path / "d" / "authority" / "ca.key").read_bytes()
     others = [p for p in (tmp_path / "d").rglob("*") if p.is_file() and p.parent.name != "authority"]
@@ -76,7 +76,7 @@ def test_every_site_has_a_key_pair_of_its_own(tmp_path: Path) -> None:
     assert len(publics) == 3
 
 
-def test_the_app_has_settings_that_the_server_understands(tmp_path: Path) -> None:
+def test_the_server_reads_the_settings_of_the_app(tmp_path: Path) -> None:
     layout.make(tmp_path / "d", 2, settings={"algorithm": {"name": "fedprox"}, "federation": {"deadline": 7.0}})
     app = tomllib.loads((tmp_path / "d" / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     flat = {
@@ -85,18 +85,18 @@ def test_the_app_has_settings_that_the_server_understands(tmp_path: Path) -> Non
         if isinstance(values, dict)
         for key, value in values.items()
     }
-    federation, run = settings.read({**flat, "seed": 0, "settings": ""})
-    assert (federation.deadline, federation.identity) == (7.0, "key")
-    assert federation.folder == "federation"
+    deployment, run = settings.read({**flat, "seed": 0, "settings": ""})
+    assert (deployment.deadline, deployment.identity) == (7.0, "key")
+    assert deployment.folder == "federation"
     assert run.algorithm["name"] == "fedprox"
 
 
-def test_a_folder_that_is_no_deployment_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_deployment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DeployError, match="is not a deployment"):
         layout.load(tmp_path)
 
 
-def test_scripts_are_understood_by_the_shell(tmp_path: Path) -> None:
+def test_scripts_are_valid_shell(tmp_path: Path) -> None:
     layout.make(tmp_path / "d", 1)
     scripts = sorted((tmp_path / "d").rglob("*.sh"))
     assert [s.name for s in scripts] == ["register.sh", "run.sh", "start.sh", "start.sh"]
