@@ -44,7 +44,7 @@ class StatusFile:
         self.cluster_of = cluster_of
         received = record.get("accuracy", {}).get("received")
         self.accuracy = received["mean"] if received else self.accuracy
-        log.info("round %d: done, %d clusters, accuracy %s", t, record["clusters"], self.accuracy)
+        log.info("round %d: done, clusters: %d, accuracy: %s", t, record["clusters"], self.accuracy)
         self.trained += bool(record["sampled"])
         self._write("running")
 

@@ -122,7 +122,7 @@ def readme(server: str, port: int, n_sites: int, exposed: bool) -> str:
     return f"""# This federation
 
 {textwrap.fill(f"**Warning.** {warning(port)}", 100) + chr(10) * 2 if exposed else ""}\
-The server is {server}:{port}; {n_sites} sites are prepared. Show nothing but this file to others: keys and
+The server is {server}:{port}; sites prepared: {n_sites}. Show nothing but this file to others: keys and
 certificates are readable by you only, and `.gitignore` excludes the folder from repositories.
 
 - `authority/` is yours, best stored offline: the key that signs server certificates.
