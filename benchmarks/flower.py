@@ -42,7 +42,7 @@ PARTS: Mapping[str, str] = {
     "Python and Flower": "import flwr.supernode.cli.flwr_clientapp",
     "... and our thin client": "import flwr.supernode.cli.flwr_clientapp, pacfl.flower.client_app",
     "... and torch, scipy, scikit-learn": "import flwr.supernode.cli.flwr_clientapp, pacfl.flower.client_app, "
-    "pacfl.flower.answering, pacfl.flower.digits, sklearn.datasets",
+    "pacfl.flower.client_handlers, pacfl.flower.digits, sklearn.datasets",
 }
 
 

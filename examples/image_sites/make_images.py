@@ -1,4 +1,4 @@
-"""Images for a first try: three sites with handwritten digits, the third of which has them in negative.
+"""Images for a first try: three sites with handwritten digits, in negative at the third.
 
 python make_images.py FOLDER writes FOLDER/0, FOLDER/1 and FOLDER/2, each with train/CLASS/*.png and test/CLASS/*.png.
 """

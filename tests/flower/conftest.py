@@ -2,14 +2,14 @@ from collections.abc import Iterator
 
 import pytest
 
-import pacfl.flower  # noqa: F401 - says before anything of Flower is imported that nothing is reported
+import pacfl.flower  # noqa: F401 - turns telemetry off before Flower is imported
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'pacfl[flower]'")
 
 
 @pytest.fixture
 def identity() -> Iterator[None]:
-    """Flower's messages can be built in a run only: as if this were one."""
+    """Flower's messages can be built only in a run: set one."""
     from flwr.supercore.task_identity import TaskIdentity
 
     before = (TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id)

@@ -1,4 +1,4 @@
-"""A grid in this process: messages are answered at once by the true client half, or by somebody who means harm."""
+"""A grid in this process: messages are handled at once by the real client side, or by a hostile one."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -8,29 +8,29 @@ from flwr.app import Context, Message, RecordDict
 
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import ClientSide
-from pacfl.flower.answering import Home, answer
+from pacfl.flower.client_handlers import ClientLoader, handle
 from pacfl.learning.eager import Eager
 from tests.small_federation import LEARNING, SEED, model, pool
 
 Tamper = Callable[[str, RecordDict], RecordDict | None]
 
 
-def home_of(algorithm: Algorithm, memory: Path) -> Home:
+def client_loader(algorithm: Algorithm, memory: Path) -> ClientLoader:
     side = ClientSide(algorithm, model(), pool(), LEARNING, Eager(model()), SEED)
 
-    def home(*_: object) -> tuple[ClientSide, Path]:
+    def load(*_: object) -> tuple[ClientSide, Path]:
         return side, memory
 
-    return home
+    return load
 
 
 class FakeGrid:
-    """Nodes are 100 and up; keys go by their last two digits. A tampering node changes its replies, or keeps them."""
+    """Nodes are 100 and up; keys go by their last two digits. A tampering node changes or withholds its replies."""
 
-    def __init__(self, home: Home, nodes: Iterable[int], tampering: dict[int, Tamper] | None = None) -> None:
-        self.home, self.nodes, self.tampering = home, list(nodes), tampering or {}
+    def __init__(self, load: ClientLoader, nodes: Iterable[int], tampering: dict[int, Tamper] | None = None) -> None:
+        self.load, self.nodes, self.tampering = load, list(nodes), tampering or {}
         self.replies: dict[str, Message | None] = {}
-        self.asked: list[Message] = []
+        self.sent: list[Message] = []
 
     def get_node_ids(self) -> list[int]:
         return self.nodes
@@ -39,14 +39,14 @@ class FakeGrid:
         return [SimpleNamespace(node_id=n, public_key=f"key of {n % 100}".encode()) for n in self.nodes]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        sent = []
+        ids = []
         for message in messages:
             one = f"m{len(self.replies)}"
             message.metadata.__dict__["_message_id"] = one
-            self.asked.append(message)
+            self.sent.append(message)
             self.replies[one] = self._reply(message)
-            sent.append(one)
-        return sent
+            ids.append(one)
+        return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         found = [self.replies[one] for one in message_ids]
@@ -57,7 +57,7 @@ class FakeGrid:
 
     def _reply(self, message: Message) -> Message | None:
         node, kind = message.metadata.dst_node_id, message.metadata.message_type
-        content: RecordDict | None = answer(kind, message.content, self.context(node), self.home)
+        content: RecordDict | None = handle(kind, message.content, self.context(node), self.load)
         if node in self.tampering:
             content = self.tampering[node](kind, content)
         return None if content is None else Message(content, reply_to=message)

@@ -1,4 +1,4 @@
-"""The model of the small federation as a user would bring it; its data are given by the fake grid."""
+"""The model of the small federation as a user's module; the fake grid has its data."""
 
 from torch import nn
 
@@ -6,7 +6,7 @@ from pacfl.learning.nets import mlp
 
 
 def load_data(context: object) -> None:
-    raise AssertionError(f"the fake grid has the data, {context} was asked")
+    raise AssertionError(f"the fake grid has the data, got {context}")
 
 
 def build_model() -> nn.Module:

@@ -1,4 +1,4 @@
-"""The worked examples: a user's two functions, with tables and with folders of images at each site."""
+"""The examples: a user's two functions, with tables and with folders of images at each site."""
 
 import importlib
 import sys
@@ -13,7 +13,7 @@ from flwr.app import Context, RecordDict
 
 from pacfl.experiment.store import RunFolder
 from pacfl.flower.server import federate
-from pacfl.flower.site import home
+from pacfl.flower.site import load_client
 from tests.flower.fake_grid import FakeGrid
 
 pytestmark = pytest.mark.usefixtures("identity")
@@ -24,7 +24,7 @@ SITES = 3
 
 @pytest.fixture(params=EXAMPLES)
 def example(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, ModuleType]]:
-    """What makes the data of a first try, and the user's module."""
+    """The script that makes the data, and the user's module."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples" / request.param))
     yield tuple(importlib.import_module(name) for name in EXAMPLES[request.param])
     for name in EXAMPLES[request.param]:
@@ -36,10 +36,10 @@ def context(data: Path, run_config: dict[str, Any] | None = None) -> Context:
 
 
 class Sites(FakeGrid):
-    """Nodes that have each the data of their site."""
+    """Each node has the data of its site."""
 
     def __init__(self, folder: Path, run_config: dict[str, Any]) -> None:
-        super().__init__(home, [100 + i for i in range(SITES)])
+        super().__init__(load_client, [100 + i for i in range(SITES)])
         self.folder, self.run_config = folder, run_config
 
     def context(self, node: int) -> Context:
@@ -47,7 +47,7 @@ class Sites(FakeGrid):
 
 
 def test_three_sites_federate_in_two_clusters(example: tuple[ModuleType, ModuleType], tmp_path: Path) -> None:
-    """The third site's data are in negative; all classes are there, so that a tenth would be guessing."""
+    """The third site's data are in negative; with ten classes, guessing has an accuracy of 0.1."""
     make, task = example
     make.main(tmp_path)
     config = {
@@ -66,14 +66,14 @@ def test_three_sites_federate_in_two_clusters(example: tuple[ModuleType, ModuleT
     grid = Sites(tmp_path, config)
     federate(grid, context(tmp_path, config))
     last = RunFolder(tmp_path / "federation").records()[-1]
-    number = {int(m.metadata.dst_node_id) - 100: int(m.content["about"]["client"]) for m in grid.asked}
+    number = {int(m.metadata.dst_node_id) - 100: int(m.content["about"]["client"]) for m in grid.sent}
     clusters = [last["cluster_of"][str(number[i])] for i in range(SITES)]
     assert clusters[0] == clusters[1] != clusters[2]
-    assert last["reply_errors"] == []
+    assert last["reply_failures"] == []
     assert last["accuracy"]["received"]["mean"] > 0.5
 
 
-def test_data_are_as_the_network_and_the_signature_want_them(
+def test_data_have_the_scales_of_the_network_and_of_the_signature(
     example: tuple[ModuleType, ModuleType], tmp_path: Path
 ) -> None:
     import torch
@@ -88,7 +88,7 @@ def test_data_are_as_the_network_and_the_signature_want_them(
     assert task.build_model()(torch.from_numpy(site.x_test[:5])).shape == (5, 10)
 
 
-def test_a_class_that_the_federation_does_not_know_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unknown_class_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples" / "image_sites"))
     import image_task
 

@@ -1,4 +1,4 @@
-"""The server of real sites: whoever is there takes part, and a crash costs nothing but time."""
+"""The server of real sites: connected clients take part, and a crash costs nothing but time."""
 
 import json
 import sys
@@ -12,15 +12,15 @@ from flwr.app import Context, Message, RecordDict
 
 from pacfl.errors import StoreError
 from pacfl.experiment.store import RunFolder
-from pacfl.flower import members, status
+from pacfl.flower import client_registry, status
 from pacfl.flower.message_types import SIGNATURE, TRAIN
 from pacfl.flower.server import federate
-from tests.flower.fake_grid import FakeGrid, home_of
+from tests.flower.fake_grid import FakeGrid, client_loader
 from tests.small_federation import LIVELY, SEED, lively, same
 
 pytestmark = pytest.mark.usefixtures("identity")
 
-sys.path.append(str(Path(__file__).parent))  # where the user's module lies
+sys.path.append(str(Path(__file__).parent))  # the folder of the user's module
 
 
 def config(folder: Path, name: str = "pacfl", rounds: int = 4, **more: Any) -> Context:
@@ -46,7 +46,7 @@ class GoneError(RuntimeError):
 
 
 class Killed(FakeGrid):
-    """A grid whose server is killed when it looks for replies in some round, after the clients have trained."""
+    """A grid whose server is killed when it receives replies of some round, after the clients have trained."""
 
     def __init__(self, *args: Any, at: int) -> None:
         super().__init__(*args)
@@ -60,16 +60,16 @@ class Killed(FakeGrid):
 
 
 class Changing(FakeGrid):
-    """A grid whose nodes come and go: from which round on who is there."""
+    """A grid whose nodes come and go: connected nodes by the round from which on they are."""
 
-    def __init__(self, home: Any, there: dict[int, list[int]]) -> None:
-        super().__init__(home, there[0])
-        self.there = there
+    def __init__(self, load: Any, connected: dict[int, list[int]]) -> None:
+        super().__init__(load, connected[0])
+        self.connected = connected
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         messages = list(messages)
         t = int(messages[0].metadata.group_id)
-        self.nodes = self.there.get(t + 1, self.nodes)  # seen when the next round begins
+        self.nodes = self.connected.get(t + 1, self.nodes)  # seen when the next round starts
         return super().push_messages(messages)
 
 
@@ -77,167 +77,167 @@ NODES = [100, 101, 102, 103, 104, 105]
 
 
 def state_of(folder: Path) -> Any:
-    kept = RunFolder(folder).load_checkpoint()
-    assert kept is not None
-    return kept["state"]
+    checkpoint = RunFolder(folder).load_checkpoint()
+    assert checkpoint is not None
+    return checkpoint["state"]
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
     return RunFolder(folder).records()
 
 
-def asked(grid: FakeGrid, kind: str) -> list[tuple[int, int]]:
-    """Round and node of every message of a kind."""
-    return [(int(m.metadata.group_id), m.metadata.dst_node_id) for m in grid.asked if m.metadata.message_type == kind]
+def messages(grid: FakeGrid, kind: str) -> list[tuple[int, int]]:
+    """Round and node of every message of a type."""
+    return [(int(m.metadata.group_id), m.metadata.dst_node_id) for m in grid.sent if m.metadata.message_type == kind]
 
 
-def test_all_rounds_are_played_and_everybody_is_judged_at_the_end(tmp_path: Path) -> None:
-    grid = FakeGrid(home_of(lively("pacfl"), tmp_path / "memory"), NODES)
+def test_all_rounds_run_and_everybody_is_evaluated_at_the_end(tmp_path: Path) -> None:
+    grid = FakeGrid(client_loader(lively("pacfl"), tmp_path / "memory"), NODES)
     federate(grid, config(tmp_path / "f"))
-    told = status.read(tmp_path / "f")
-    assert told is not None
-    assert (told["phase"], told["round"], told["last_error"]) == ("finished", 4, None)
+    content = status.read(tmp_path / "f")
+    assert content is not None
+    assert (content["phase"], content["round"], content["last_error"]) == ("finished", 4, None)
     assert [r["round"] for r in records(tmp_path / "f")] == [0, 1, 2, 3, 4]
     assert set(records(tmp_path / "f")[-1]["by_client"]) == {"received", "last_trained", "personal"}
     assert len(set(state_of(tmp_path / "f").cluster_of.values())) == 2
 
 
-def test_signatures_are_asked_for_once(tmp_path: Path) -> None:
-    grid = FakeGrid(home_of(lively("pacfl"), tmp_path / "memory"), NODES)
+def test_a_client_is_asked_for_its_signature_once(tmp_path: Path) -> None:
+    grid = FakeGrid(client_loader(lively("pacfl"), tmp_path / "memory"), NODES)
     federate(grid, config(tmp_path / "f"))
-    assert sorted(asked(grid, SIGNATURE)) == [(0, node) for node in NODES]
+    assert sorted(messages(grid, SIGNATURE)) == [(0, node) for node in NODES]
 
 
-def test_evaluation_rides_in_the_reply_to_training(tmp_path: Path) -> None:
-    grid = FakeGrid(home_of(lively("fedavg"), tmp_path / "memory"), NODES)
+def test_scores_are_piggybacked_on_uploads(tmp_path: Path) -> None:
+    grid = FakeGrid(client_loader(lively("fedavg"), tmp_path / "memory"), NODES)
     federate(grid, config(tmp_path / "f", "fedavg"))
     assert all("received" in r["accuracy"] for r in records(tmp_path / "f"))
-    assert {t for t, _ in asked(grid, "evaluate")} == {4}
+    assert {t for t, _ in messages(grid, "evaluate")} == {4}
 
 
 @pytest.mark.parametrize("name", ["pacfl", "scaffold", "lg-fedavg", "cfl", "ifca"])
 @pytest.mark.parametrize("at", [0, 2])
-def test_a_server_that_is_killed_goes_on_and_ends_as_if_it_had_not_been(name: str, at: int, tmp_path: Path) -> None:
-    """Clients had trained the round that is played again, and had remembered it; their nodes have other ids then."""
-    home = home_of(lively(name), tmp_path / "memory")
+def test_a_server_that_is_killed_resumes_and_ends_with_the_same_result(name: str, at: int, tmp_path: Path) -> None:
+    """Clients had trained the round that is run again, and had stored it; their nodes have other ids then."""
+    load = client_loader(lively(name), tmp_path / "memory")
     with pytest.raises(GoneError):
-        federate(Killed(home, NODES, at=at), config(tmp_path / "killed", name))
-    told = status.read(tmp_path / "killed")
-    assert told is not None
-    assert told["phase"] == "failed"
-    federate(FakeGrid(home, [n + 100 for n in NODES]), config(tmp_path / "killed", name))
-    federate(FakeGrid(home_of(lively(name), tmp_path / "other"), NODES), config(tmp_path / "whole", name))
+        federate(Killed(load, NODES, at=at), config(tmp_path / "killed", name))
+    content = status.read(tmp_path / "killed")
+    assert content is not None
+    assert content["phase"] == "failed"
+    federate(FakeGrid(load, [n + 100 for n in NODES]), config(tmp_path / "killed", name))
+    federate(FakeGrid(client_loader(lively(name), tmp_path / "other"), NODES), config(tmp_path / "whole", name))
     assert same(state_of(tmp_path / "killed"), state_of(tmp_path / "whole"))
     assert [r["round"] for r in records(tmp_path / "killed")] == [0, 1, 2, 3, 4]
     for a, b in zip(records(tmp_path / "killed"), records(tmp_path / "whole"), strict=True):
         assert {**a, "at": 0} == {**b, "at": 0}
 
 
-def test_a_finished_federation_may_go_on_for_more_rounds(tmp_path: Path) -> None:
-    home = home_of(lively("fedavg"), tmp_path / "memory")
-    federate(FakeGrid(home, NODES), config(tmp_path / "f", "fedavg", rounds=2))
+def test_a_finished_federation_may_resume_for_more_rounds(tmp_path: Path) -> None:
+    load = client_loader(lively("fedavg"), tmp_path / "memory")
+    federate(FakeGrid(load, NODES), config(tmp_path / "f", "fedavg", rounds=2))
     ended = records(tmp_path / "f")
-    federate(FakeGrid(home, NODES), config(tmp_path / "f", "fedavg", rounds=5))
-    assert records(tmp_path / "f")[:3] == ended  # nothing is lost, and five rounds of training are five
+    federate(FakeGrid(load, NODES), config(tmp_path / "f", "fedavg", rounds=5))
+    assert records(tmp_path / "f")[:3] == ended  # nothing is lost, and there are five rounds of training
     assert [bool(r["sampled"]) for r in records(tmp_path / "f")] == [True, True, False, True, True, True, False]
 
 
-def test_the_status_counts_rounds_of_training_and_not_the_end_that_was_gone_beyond(tmp_path: Path) -> None:
-    home = home_of(lively("fedavg"), tmp_path / "memory")
-    federate(FakeGrid(home, NODES), config(tmp_path / "f", "fedavg", rounds=2))
+def test_the_status_counts_rounds_of_training_and_not_an_earlier_final_evaluation(tmp_path: Path) -> None:
+    load = client_loader(lively("fedavg"), tmp_path / "memory")
+    federate(FakeGrid(load, NODES), config(tmp_path / "f", "fedavg", rounds=2))
     with pytest.raises(GoneError):
-        federate(Killed(home, NODES, at=4), config(tmp_path / "f", "fedavg", rounds=5))
-    told = status.read(tmp_path / "f")  # kept are 0 and 1, the judgement 2, and 3; the server was killed in 4
-    assert told is not None
-    assert (told["round"], told["rounds"]) == (3, 5)
+        federate(Killed(load, NODES, at=4), config(tmp_path / "f", "fedavg", rounds=5))
+    content = status.read(tmp_path / "f")  # 0 and 1, the evaluation 2, and 3 are stored; the server was killed in 4
+    assert content is not None
+    assert (content["round"], content["rounds"]) == (3, 5)
 
 
 @pytest.mark.parametrize("rounds", [2, 1])
-def test_a_finished_federation_that_is_asked_for_no_more_does_nothing(rounds: int, tmp_path: Path) -> None:
-    home = home_of(lively("fedavg"), tmp_path / "memory")
-    federate(FakeGrid(home, NODES), config(tmp_path / "f", "fedavg", rounds=2))
+def test_a_finished_federation_without_more_rounds_does_nothing(rounds: int, tmp_path: Path) -> None:
+    load = client_loader(lively("fedavg"), tmp_path / "memory")
+    federate(FakeGrid(load, NODES), config(tmp_path / "f", "fedavg", rounds=2))
     ended = records(tmp_path / "f")
-    again = FakeGrid(home, NODES)
+    again = FakeGrid(load, NODES)
     federate(again, config(tmp_path / "f", "fedavg", rounds=rounds))
-    assert again.asked == []
+    assert again.sent == []
     assert records(tmp_path / "f") == ended
-    told = status.read(tmp_path / "f")
-    assert told is not None
-    assert (told["phase"], told["round"]) == ("finished", rounds)
+    content = status.read(tmp_path / "f")
+    assert content is not None
+    assert (content["phase"], content["round"]) == ("finished", rounds)
 
 
-def test_a_federation_that_is_to_end_earlier_is_judged_at_once(tmp_path: Path) -> None:
-    home = home_of(lively("fedavg"), tmp_path / "memory")
+def test_a_federation_whose_rounds_are_reduced_is_evaluated_at_once(tmp_path: Path) -> None:
+    load = client_loader(lively("fedavg"), tmp_path / "memory")
     with pytest.raises(GoneError):
-        federate(Killed(home, NODES, at=2), config(tmp_path / "f", "fedavg"))
-    federate(FakeGrid(home, NODES), config(tmp_path / "f", "fedavg", rounds=1))
+        federate(Killed(load, NODES, at=2), config(tmp_path / "f", "fedavg"))
+    federate(FakeGrid(load, NODES), config(tmp_path / "f", "fedavg", rounds=1))
     assert [bool(r["sampled"]) for r in records(tmp_path / "f")] == [True, True, False]
 
 
-def test_other_settings_do_not_go_on_with_it(tmp_path: Path) -> None:
-    home = home_of(lively("fedavg"), tmp_path / "memory")
-    federate(FakeGrid(home, NODES), config(tmp_path / "f", "fedavg", rounds=1))
+def test_other_settings_do_not_resume_it(tmp_path: Path) -> None:
+    load = client_loader(lively("fedavg"), tmp_path / "memory")
+    federate(FakeGrid(load, NODES), config(tmp_path / "f", "fedavg", rounds=1))
     with pytest.raises(StoreError, match="other settings"):
-        federate(FakeGrid(home, NODES), config(tmp_path / "f", "solo", rounds=1))
+        federate(FakeGrid(load, NODES), config(tmp_path / "f", "solo", rounds=1))
 
 
-def test_a_newcomer_joins_in_mid_run_and_the_others_stay_where_they_are(tmp_path: Path) -> None:
-    grid = Changing(home_of(lively("pacfl"), tmp_path / "memory"), {0: NODES[:5], 2: NODES})
+def test_a_newcomer_joins_in_mid_run_and_the_others_do_not_move(tmp_path: Path) -> None:
+    grid = Changing(client_loader(lively("pacfl"), tmp_path / "memory"), {0: NODES[:5], 2: NODES})
     federate(grid, config(tmp_path / "f"))
     assert [r["clients"] for r in records(tmp_path / "f")] == [5, 5, 6, 6, 6]
-    assert [pair for pair in asked(grid, SIGNATURE) if pair[0]] == [(2, NODES[5])]
+    assert [pair for pair in messages(grid, SIGNATURE) if pair[0]] == [(2, NODES[5])]
     first, last = records(tmp_path / "f")[0]["cluster_of"], records(tmp_path / "f")[-1]["cluster_of"]
     assert {c: last[c] for c in first} == first
 
 
-def test_whoever_comes_back_keeps_number_and_cluster_under_another_node_id(tmp_path: Path) -> None:
-    grid = Changing(home_of(lively("pacfl"), tmp_path / "memory"), {0: NODES, 2: NODES[:5], 3: [*NODES[:5], 205]})
+def test_a_client_that_returns_has_its_id_and_cluster_whatever_its_node(tmp_path: Path) -> None:
+    grid = Changing(client_loader(lively("pacfl"), tmp_path / "memory"), {0: NODES, 2: NODES[:5], 3: [*NODES[:5], 205]})
     federate(grid, config(tmp_path / "f"))
     assert [len(r["sampled"]) for r in records(tmp_path / "f")] == [6, 6, 5, 6, 0]
-    assert {t for t, _ in asked(grid, SIGNATURE)} == {0}
-    assert (3, 205) in asked(grid, TRAIN)
-    told = [r["cluster_of"] for r in records(tmp_path / "f")]
-    assert told[0] == told[-1]
+    assert {t for t, _ in messages(grid, SIGNATURE)} == {0}
+    assert (3, 205) in messages(grid, TRAIN)
+    clusters = [r["cluster_of"] for r in records(tmp_path / "f")]
+    assert clusters[0] == clusters[-1]
 
 
-def test_a_newcomer_that_does_not_introduce_itself_is_asked_less_and_less(tmp_path: Path) -> None:
+def test_a_newcomer_without_a_signature_is_asked_less_and_less(tmp_path: Path) -> None:
     silent = {105: lambda kind, content: None if kind == SIGNATURE else content}
-    grid = FakeGrid(home_of(lively("pacfl"), tmp_path / "memory"), NODES, silent)
+    grid = FakeGrid(client_loader(lively("pacfl"), tmp_path / "memory"), NODES, silent)
     federate(grid, config(tmp_path / "f", rounds=9))
-    assert [t for t, node in asked(grid, SIGNATURE) if node == 105] == [0, 2, 5]
+    assert [t for t, node in messages(grid, SIGNATURE) if node == 105] == [0, 2, 5]
 
 
-def test_pauses_between_introductions_double_up_to_a_limit() -> None:
+def test_pauses_between_attempts_to_join_double_up_to_a_limit() -> None:
     """After failing in round t the next time is t + 2, then t + 3, + 5, + 9, + 9: pauses of 1, 2, 4, 8, 8 rounds."""
-    meeting, t, times = members.Members(), 0, []
+    registry, t, times = client_registry.ClientRegistry(), 0, []
     for _ in range(5):
-        meeting.introduced(t, {7}, set())
-        times.append(meeting.pause_until[7] - t)
-        t = meeting.pause_until[7]
+        registry.joined(t, {7}, set())
+        times.append(registry.pause_until[7] - t)
+        t = registry.pause_until[7]
     assert times == [2, 3, 5, 9, 9]
-    meeting.introduced(t, {7}, {7})
-    assert meeting.pause_until == {}
+    registry.joined(t, {7}, {7})
+    assert registry.pause_until == {}
 
 
-def test_numbers_go_by_arrival_and_never_change() -> None:
-    meeting = members.Members()
-    meeting.meet({"b": 1, "c": 2})
-    meeting.meet({"a": 5, "c": 9})
-    assert meeting.number_of == {"b": 0, "c": 1, "a": 2}
-    assert meeting.nodes == {2: 5, 1: 9}
+def test_ids_are_given_in_order_of_arrival_and_never_change() -> None:
+    registry = client_registry.ClientRegistry()
+    registry.update({"b": 1, "c": 2})
+    registry.update({"a": 5, "c": 9})
+    assert registry.client_of == {"b": 0, "c": 1, "a": 2}
+    assert registry.nodes == {2: 5, 1: 9}
 
 
-def test_a_node_without_a_key_is_nobody() -> None:
+def test_a_node_without_a_key_is_not_a_client() -> None:
     class Anonymous(FakeGrid):
         def get_nodes(self) -> list[Any]:
             return [type("Node", (), {"node_id": 1, "public_key": b""})()]
 
-    assert members.by_key(Anonymous(None, [])) == {}
+    assert client_registry.nodes_by_key(Anonymous(None, [])) == {}
 
 
-def test_the_status_is_one_whole_file(tmp_path: Path) -> None:
-    federate(FakeGrid(home_of(lively("pacfl"), tmp_path / "m"), NODES), config(tmp_path / "f"))
-    told = json.loads((tmp_path / "f" / "status.json").read_text())
-    assert sorted(told["clients"]) == ["0", "1", "2", "3", "4", "5"]
-    assert all(c["alive"] and c["cluster"] in (0, 1) for c in told["clients"].values())
-    assert np.isfinite(told["accuracy"])
+def test_the_status_is_one_complete_file(tmp_path: Path) -> None:
+    federate(FakeGrid(client_loader(lively("pacfl"), tmp_path / "m"), NODES), config(tmp_path / "f"))
+    content = json.loads((tmp_path / "f" / "status.json").read_text())
+    assert sorted(content["clients"]) == ["0", "1", "2", "3", "4", "5"]
+    assert all(c["alive"] and c["cluster"] in (0, 1) for c in content["clients"].values())
+    assert np.isfinite(content["accuracy"])

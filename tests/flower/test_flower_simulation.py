@@ -1,4 +1,4 @@
-"""The simulation of Flower, on Ray, against the local backend: every algorithm gives the same to the last bit."""
+"""Flower's simulation on Ray against the local backend: the same results to the last bit, for every algorithm."""
 
 import json
 import os
@@ -24,12 +24,12 @@ from tests.small_federation import LEARNING, NAMES, SEED, lively, model, played,
 
 pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'pacfl[flower]'")
 
-# Ray leaves files and processes of its own to the garbage collector, and warns of its own future
+# Ray leaves files and processes to the garbage collector, and warns of its own deprecations
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning", "ignore::FutureWarning:ray.*"
 )
 
-# Two domains; a reply is lost now and then, and somebody comes when all is over
+# Some replies are lost, and one client joins after the last round
 LIVELY_SCHEDULE = Schedule(rounds=3, participation=0.7, evaluate_every=2, client_dropout=0.2, newcomers=1)
 
 
@@ -39,7 +39,7 @@ def nodes() -> Iterator[Simulation]:
         yield running
 
 
-def simulated(
+def run_simulated(
     nodes: Simulation, algorithm: Algorithm, schedule: Schedule, learning: LocalTraining = LEARNING
 ) -> list[Round]:
     with nodes.reach(algorithm, model(), pool(), learning, SEED) as backend:
@@ -48,19 +48,19 @@ def simulated(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_flower_gives_what_the_local_backend_gives(nodes: Simulation, name: str) -> None:
+def test_flower_gives_the_results_of_the_local_backend(nodes: Simulation, name: str) -> None:
     algorithm = lively(name)
-    there, here = simulated(nodes, algorithm, LIVELY_SCHEDULE), played(algorithm, LIVELY_SCHEDULE)
-    assert len(there) == len(here)
-    for a, b in zip(there, here, strict=True):
+    flower, local = run_simulated(nodes, algorithm, LIVELY_SCHEDULE), played(algorithm, LIVELY_SCHEDULE)
+    assert len(flower) == len(local)
+    for a, b in zip(flower, local, strict=True):
         assert same(a.state, b.state)
         assert a.scores == b.scores
         assert (a.bytes_down, a.bytes_up) == (b.bytes_down, b.bytes_up)
 
 
 @pytest.mark.parametrize("name", ["scaffold", "lg-fedavg"])
-def test_what_clients_remember_can_be_kept_and_given_back(nodes: Simulation, name: str) -> None:
-    """A run that is interrupted after two rounds, and goes on in another backend, ends as one that is not."""
+def test_the_memory_of_clients_can_be_saved_and_restored(nodes: Simulation, name: str) -> None:
+    """A run that is interrupted after two rounds and resumes in another backend has the same result."""
     algorithm, schedule = lively(name), Schedule(rounds=4, participation=0.7)
     plan = list(round_plans(schedule, len(pool().client_indices), SEED))
     parts = (algorithm, model(), pool(), LEARNING, SEED)
@@ -75,12 +75,12 @@ def test_what_clients_remember_can_be_kept_and_given_back(nodes: Simulation, nam
 
 def test_a_client_that_diverges_stops_the_experiment_and_is_named(nodes: Simulation) -> None:
     with pytest.raises(NoReplyError, match=r"round 0, client \d: .*diverged.*lower the learning rate"):
-        simulated(nodes, lively("fedavg"), Schedule(rounds=3, participation=0.5), LocalTraining(epochs=5, lr=1e30))
+        run_simulated(nodes, lively("fedavg"), Schedule(rounds=3, participation=0.5), LocalTraining(epochs=5, lr=1e30))
 
 
 def test_more_clients_than_nodes_are_refused(nodes: Simulation) -> None:
     crowd = pool(sizes=(5,) * 4)
-    with pytest.raises(ValueError, match="8 clients want as many nodes, the simulation has 6"):
+    with pytest.raises(ValueError, match="8 clients need as many nodes, the simulation has 6"):
         nodes.reach(lively("fedavg"), model(), crowd, LEARNING, SEED).__enter__()
 
 
@@ -114,23 +114,23 @@ def command(folder: Path, backend: str) -> list[str]:
     return ["run", str(folder / "e.toml"), *options]
 
 
-def told(output: str) -> list[dict[str, Any]]:
+def results_of(output: str) -> list[dict[str, Any]]:
     results = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     assert [result["algorithm"] for result in results] == ["pacfl", "scaffold"]
     return [{key: value for key, value in result.items() if key != "seconds"} for result in results]
 
 
-def here(*arguments: str) -> list[dict[str, Any]]:
+def run_here(*arguments: str) -> list[dict[str, Any]]:
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    return told(done.output)
+    return results_of(done.output)
 
 
 def test_the_backend_of_the_command_does_not_change_the_results(
     nodes: Simulation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pacfl.flower.simulation.simulation", lambda *_: nullcontext(nodes))
-    assert here(*command(tmp_path, "flower")) == here(*command(tmp_path, "local"))
+    assert run_here(*command(tmp_path, "flower")) == run_here(*command(tmp_path, "local"))
 
 
 @pytest.mark.slow
@@ -143,4 +143,4 @@ def test_the_command_starts_a_simulation_of_its_own(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert told(done.stdout) == here(*command(tmp_path, "local"))
+    assert results_of(done.stdout) == run_here(*command(tmp_path, "local"))

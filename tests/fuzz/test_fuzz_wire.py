@@ -1,4 +1,4 @@
-"""Records that came over the network, forged."""
+"""Forged records over the network."""
 
 import io
 
@@ -15,12 +15,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from pacfl.errors import InvalidReplyError
 from pacfl.flower import wire
-from pacfl.flower.reply_checks import Form, check_profile, check_size
+from pacfl.flower.reply_checks import ArraySpec, check_profile, check_size
 
 often = examples(80)
 
 BASIS = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0].astype(np.float32)
-FORMS = {"basis": Form((-1, -1), "f"), "split_half_angles": Form((-1,), "f")}
+SPECS = {"basis": ArraySpec((-1, -1), "f"), "split_half_angles": ArraySpec((-1,), "f")}
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -30,7 +30,7 @@ def npy(array: np.ndarray) -> bytes:
 
 
 def record(name: str, data: bytes) -> RecordDict:
-    """A record as a hostile client may build it: what it declares need not be what it holds."""
+    """A record of a hostile client: its header may not match its bytes."""
     honest = Array(np.ones(2, dtype=np.float32))
     forged = Array(dtype="float32", shape=(6, 2), stype="numpy.ndarray", data=data)
     return RecordDict({"arrays": ArrayRecord({name: forged, "split_half_angles": honest})})
@@ -40,14 +40,14 @@ def record(name: str, data: bytes) -> RecordDict:
 @given(data=damaged(npy(BASIS)), name=st.sampled_from(["basis", "w", ""]))
 def test_a_forged_array_is_refused_or_a_profile(data: bytes, name: str) -> None:
     def read() -> None:
-        check_profile(wire.unpack(record(name, data), 10_000), FORMS)
+        check_profile(wire.unpack(record(name, data), 10_000), SPECS)
 
     refused_or_read(read, InvalidReplyError)
 
 
 @pytest.mark.parametrize("header", [b"{'descr': '<f4', 'shape': (3, 4(, }", b"\x00" * 20, b"(((((("])
-def test_an_array_whose_header_is_no_python_is_refused(header: bytes) -> None:
-    """Found by fuzzing: numpy's parser has errors of its own, which ended the server."""
+def test_an_array_with_an_invalid_header_is_refused(header: bytes) -> None:
+    """Found by fuzzing: numpy's parser raises types of its own, which ended the server."""
     padded = header.ljust(117) + b"\n"
     data = b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded + bytes(96)
     with pytest.raises(InvalidReplyError, match="cannot be read"):
@@ -69,7 +69,7 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats()
     scores=st.dictionaries(st.text(max_size=12) | st.just("received.accuracy"), NUMBERS, max_size=4),
     about=st.dictionaries(st.sampled_from(["round", "size", "client", "x"]), NUMBERS | st.text() | st.booleans()),
 )
-def test_forged_scores_and_sizes_are_refused_or_numbers(scores: dict[str, float], about: dict[str, object]) -> None:
+def test_forged_scores_and_sizes_are_refused_or_finite(scores: dict[str, float], about: dict[str, object]) -> None:
     content = RecordDict({"scores": MetricRecord(scores), "about": ConfigRecord(about)})  # type: ignore[arg-type]
     read = refused_or_read(lambda: wire.scores(content), InvalidReplyError)
     assert read is None or all(np.isfinite([s.accuracy, s.loss]).all() for s in read.values())

@@ -51,9 +51,9 @@ def test_a_jumping_clock_changes_no_run_and_no_duration(tmp_path: Path, monkeypa
 def test_a_server_seems_silent_only_after_the_clock_was_set_forward(
     ahead: float, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The status is rewritten after every round, so that the server seems silent for one round at most."""
-    status = {"phase": "running", "round": 1, "rounds": 9, "deadline": 5.0, "clients": {}, "at": time.time()}
-    (tmp_path / "status.json").write_text(json.dumps(status))
+    """By an hour since it last wrote, which it does after every round: then it is fresh again."""
+    told = {"phase": "running", "round": 1, "rounds": 9, "deadline": 5.0, "clients": {}, "at": time.time()}
+    (tmp_path / "status.json").write_text(json.dumps(told))
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + ahead)
     done = CliRunner().invoke(app, ["status", str(tmp_path), "--json"])

@@ -11,16 +11,16 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pacfl.cli.console import AsJson, app, out
-from pacfl.errors import MissingLibraryError
+from pacfl.cli.console import AsJson, app, err, out
+from pacfl.errors import missing
 
 deploy = typer.Typer(help="Set up a federation of real sites on Flower.", no_args_is_help=True)
 app.add_typer(deploy, name="deploy")
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the deployment.")]
 
-FINE, NOTHING_HERE, STALLED, FAILED = 0, 3, 4, 5  # exit codes of the two status commands
-SILENCE = 60.0  # seconds beyond two deadlines after which a server that says nothing has stalled
+OK, NOT_FOUND, STALLED, FAILED = 0, 3, 4, 5  # exit codes of the two status commands
+SILENCE = 60.0  # seconds beyond two deadlines without a new status after which a server has stalled
 
 
 @deploy.command()
@@ -29,31 +29,36 @@ def init(
     clients: Annotated[int, typer.Option(min=1, help="Sites to prepare.")],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="Name or address by which sites reach the server; may be given again. Default: loopback."),
+        typer.Option(help="Name or address of the server, for the sites; may be repeated. Default: loopback."),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="The server's. Default: 8443, or a free one.")
+        int | None, typer.Option(min=1, max=65535, help="Port of the server. Default: 8443, or a free one.")
     ] = None,
     rounds: Annotated[int, typer.Option(min=1)] = 10,
     task: Annotated[str, typer.Option(help="Module with load_data and build_model.")] = "pacfl.flower.digits",
-    algorithm: Annotated[str, typer.Option(help="As in an experiment.")] = "pacfl",
-    deadline: Annotated[float, typer.Option(min=1, help="Seconds in which a client has to answer.")] = 300.0,
+    algorithm: Annotated[str, typer.Option(help="Name of the algorithm, as in an experiment.")] = "pacfl",
+    deadline: Annotated[float, typer.Option(min=1, help="Seconds within which a client has to reply.")] = 300.0,
 ) -> None:
     """Write certificates, keys, start scripts and a README for the operator into a new folder."""
     with _flower():
-        from pacfl.flower.deploy.layout import make
+        from pacfl.flower.deploy import files, layout
     settings: dict[str, dict[str, Any]] = {
         "algorithm": {"name": algorithm},
         "schedule": {"rounds": rounds, "participation": 1.0},
         "federation": {"task": task, "deadline": deadline, "minimum-clients": min(2, clients)},
     }
-    plan = make(folder, clients, tuple(host or ()), port, settings)
-    out.print(f"{folder}: a server on {plan.hosts[0]}:{plan.port} and {clients} sites; README.md says how to go on")
+    deployment = layout.make(folder, clients, tuple(host or ()), port, settings)
+    sites = f"{clients} site{'s' if clients > 1 else ''}"
+    out.print(
+        f"{folder}: a server on {deployment.hosts[0]}:{deployment.port} and {sites}; README.md has the next steps"
+    )
+    if host:
+        err.print(f"warning: {files.warning(deployment.port)}", highlight=False)
 
 
 @deploy.command()
 def up(folder: Folder) -> None:
-    """Start all of it on this machine, with TLS and authentication, and begin or go on with the federation."""
+    """Start everything on this machine, with TLS and authentication, and start or resume the federation."""
     with _flower():
         from pacfl.flower.deploy import loopback
     for step in loopback.up(folder):
@@ -71,71 +76,73 @@ def down(folder: Folder) -> None:
 
 @deploy.command("status")
 def deployment_status(folder: Folder, as_json: AsJson = False) -> None:
-    """Show which processes run, and how the federation is. Exit code 3: something is down; others as of `status`."""
+    """Show the processes and the federation. Exit code 3: a process is down; others as of `status`."""
     with _flower():
         from pacfl.flower.deploy import layout, loopback, processes
-    plan, running = layout.load(folder), processes.running(folder)
-    wanted = [loopback.SERVER, *(loopback.site(i) for i in range(plan.clients))]
-    told = _read(loopback.federation(folder))
+    deployment, running = layout.load(folder), processes.running(folder)
+    expected = [loopback.SERVER, *(loopback.site(i) for i in range(deployment.clients))]
+    status = _read(loopback.federation(folder))
     if as_json:
-        print(json.dumps({"processes": {name: running.get(name) for name in wanted}, "federation": told}))
+        print(json.dumps({"processes": {name: running.get(name) for name in expected}, "federation": status}))
     else:
-        for name in wanted:
+        for name in expected:
             out.print(f"{name}: {running.get(name, 'down')}", highlight=False)
-        if told:
-            _show(told)
-    if told and told["phase"] == "finished":
+        if status:
+            _show(status)
+    if status and status["phase"] == "finished":
         return
-    raise typer.Exit(NOTHING_HERE if any(name not in running for name in wanted) else _code(told))
+    raise typer.Exit(NOT_FOUND if any(name not in running for name in expected) else _code(status))
 
 
 @app.command("status")
 def federation_status(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="federation.folder of the server.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The server's federation.folder.")],
     as_json: AsJson = False,
 ) -> None:
     """Show rounds, clusters, who is alive and the last error. Exit codes: 3 nothing here, 4 stalled, 5 failed."""
-    told = _read(folder)
+    status = _read(folder)
     if as_json:
-        print(json.dumps(told))
-    elif told is None:
-        out.print(f"{folder}: no federation has been here", highlight=False)
+        print(json.dumps(status))
+    elif status is None:
+        out.print(f"{folder}: no federation here", highlight=False)
     else:
-        _show(told)
-    raise typer.Exit(_code(told))
+        _show(status)
+    raise typer.Exit(_code(status))
 
 
-def _code(told: dict[str, Any] | None) -> int:
-    if told is None:
-        return NOTHING_HERE
-    if told["phase"] == "failed":
+def _code(status: dict[str, Any] | None) -> int:
+    if status is None:
+        return NOT_FOUND
+    if status["phase"] == "failed":
         return FAILED
-    return STALLED if told["phase"] != "finished" and told["silent"] > 2 * told["deadline"] + SILENCE else FINE
+    return STALLED if status["phase"] != "finished" and status["silent"] > 2 * status["deadline"] + SILENCE else OK
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
     path = folder / "status.json"
     if not path.exists():
         return None
-    told: dict[str, Any] = json.loads(path.read_bytes())
-    silent = max(time.time() - told["at"], 0.0)  # a clock may have been put back
-    return {"deadline": 0.0, "clients": {}, "round": 0, "rounds": 0, **told, "silent": silent}
+    status: dict[str, Any] = json.loads(path.read_bytes())
+    silent = max(time.time() - status["at"], 0.0)  # the clock may have been set back
+    return {"deadline": 0.0, "clients": {}, "round": 0, "rounds": 0, **status, "silent": silent}
 
 
-def _show(told: dict[str, Any]) -> None:
-    clients = told["clients"]
+def _show(status: dict[str, Any]) -> None:
+    clients = status["clients"]
     alive = sum(c["alive"] for c in clients.values())
-    table = Table(title=f"round {told['round']} of {told['rounds']}, {told['phase']}, {alive} of {len(clients)} alive")
+    table = Table(
+        title=f"round {status['round']} of {status['rounds']}, {status['phase']}, {alive} of {len(clients)} alive"
+    )
     for heading in ("client", "identity", "cluster", "alive"):
         table.add_column(heading)
     for number, c in clients.items():
         cluster = "-" if c["cluster"] is None else str(c["cluster"])
         table.add_row(number, escape(c["identity"]), cluster, "yes" if c["alive"] else "no")
     out.print(table)
-    if told.get("accuracy") is not None:
-        out.print(f"accuracy of the models as received: {100 * told['accuracy']:.1f} %", highlight=False)
-    out.print(f"last error: {escape(told.get('last_error') or 'none')}", highlight=False)
-    out.print(f"last heard of: {told['silent']:.0f} s ago", highlight=False)
+    if status.get("accuracy") is not None:
+        out.print(f"accuracy of the models as received: {100 * status['accuracy']:.1f} %", highlight=False)
+    out.print(f"last error: {escape(status.get('last_error') or 'none')}", highlight=False)
+    out.print(f"last update: {status['silent']:.0f} s ago", highlight=False)
 
 
 @contextmanager
@@ -143,7 +150,7 @@ def _flower() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        missing = (error.name or "").split(".")[0]
-        if missing in ("flwr", "torch", "cryptography", "ray"):
-            raise MissingLibraryError(f"deployments need {missing}: pip install 'pacfl[flower]'") from None
+        name = (error.name or "").split(".")[0]
+        if name in ("flwr", "torch", "cryptography", "psutil", "ray"):
+            raise missing(name, "a deployment", "flower") from None
         raise

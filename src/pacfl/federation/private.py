@@ -18,10 +18,11 @@ Randomness = Literal["secret", "seeded"]  # seeded: reproducible, for experiment
 
 @dataclass(frozen=True)
 class Promise:
-    """What a signature was requested with: any other request makes another signature, and costs again."""
+    """The privacy guarantee and the settings of a signature: with others it is another signature, and costs again."""
 
     epsilon: float
-    settings: tuple[object, ...]  # everything else that the signature depends on
+    delta: float
+    settings: tuple[object, ...]  # all else on which the signature depends
 
 
 def promised(algorithm: Algorithm) -> Promise | None:
@@ -29,8 +30,8 @@ def promised(algorithm: Algorithm) -> Promise | None:
     epsilon = getattr(algorithm, "signature_epsilon", None)
     if epsilon is None or getattr(algorithm, "private_noise", "seeded") != "secret":
         return None
-    chosen = (getattr(algorithm, name, None) for name in ("signature_delta", "rank", "measure"))
-    return Promise(float(epsilon), tuple(chosen))
+    chosen = (getattr(algorithm, name, None) for name in ("rank", "measure"))
+    return Promise(float(epsilon), float(getattr(algorithm, "signature_delta", 0.0)), tuple(chosen))
 
 
 def private_profile(

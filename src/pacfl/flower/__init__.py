@@ -2,8 +2,8 @@
 
 import os
 
-# Federations are for data that may not be spoken of: nothing is reported to anybody unless the user asks for it.
-# Flower and Ray read these when they are imported.
+# The data of a federation are confidential: no telemetry unless the user sets it. Flower and Ray read these variables
+# when they are imported.
 for name, value in {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",

@@ -1,7 +1,6 @@
-"""The Flower backend: clients behind a Grid, simulated or far away. Replies may be late, broken or hostile."""
+"""The Flower backend: clients behind a Grid, simulated or remote. Replies may be late, broken or hostile."""
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -16,17 +15,17 @@ from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score, Scores
 from pacfl.flower import wire
-from pacfl.flower.inbox import Content, Inbox
+from pacfl.flower.inbox import collect_replies
 from pacfl.flower.message_types import EVALUATE, SIGNATURE, TRAIN
 from pacfl.flower.reply_checks import (
     LARGEST_PROFILE,
-    Forms,
+    ArraySpecs,
     check_profile,
     check_size,
     check_upload,
-    forms_of_profile,
-    forms_of_training,
     incompatible,
+    profile_specs,
+    upload_specs,
 )
 from pacfl.learning.model import Model
 
@@ -35,8 +34,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class ReplyError:
-    """A reply that was missing or did not count."""
+class ReplyFailure:
+    """A reply that is missing or was refused."""
 
     round: int
     client: ClientId
@@ -44,8 +43,8 @@ class ReplyError:
 
 
 @dataclass(eq=False)
-class Flower:
-    """Clients by number, and the nodes where they are reached now."""
+class FlowerBackend:
+    """Clients by id, and the nodes at which they are now."""
 
     grid: Grid
     algorithm: Algorithm
@@ -55,138 +54,119 @@ class Flower:
     deadline: float = 86_400.0  # seconds
     poll: float = 0.05  # seconds
     evaluate_in_training: bool = False
-    features: int | None = None  # of a signature, once somebody has shown one
-    safe: int | None = None  # rounds before this one will not be asked for again; None: this one
-    reply_errors: list[ReplyError] = field(default_factory=list)
-    piggybacked: dict[ClientId, dict[str, Score]] = field(default_factory=dict)  # scores in the last replies
+    features: int | None = None  # of signatures, once there is one
+    safe: int | None = None  # rounds before this one will not be asked for again; None: before the current one
+    reply_failures: list[ReplyFailure] = field(default_factory=list)
+    piggybacked: dict[ClientId, dict[str, Score]] = field(default_factory=dict)  # scores in the last uploads
 
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
-        """What clients tell of their data; those who do not answer, or nonsense, are missing."""
-        forms = forms_of_profile(self.algorithm, self.model)
-        largest = LARGEST_PROFILE if forms else 0
+        """Profiles of clients; those without a valid reply are missing."""
+        specs = profile_specs(self.algorithm, self.model)
+        largest = LARGEST_PROFILE if specs else 0
 
-        def read(client: ClientId, content: RecordDict) -> Message:  # noqa: ARG001 - one form for all
-            told = wire.unpack(content, largest)
-            check_profile(told, forms)
-            return told
+        def read(client: ClientId, content: RecordDict) -> Message:  # noqa: ARG001 - one signature for all readers
+            profile = wire.unpack(content, largest)
+            check_profile(profile, specs)
+            return profile
 
-        heard = self._heard(t, self._ask(SIGNATURE, t, {c: {} for c in clients}, {}, largest), read)
-        for client, why in incompatible(heard, self.features).items():
-            self._reply_error(t, client, f"reply refused: {why}")
-            del heard[client]
-        self.remember(heard.values())
-        return heard
+        received = self._read(t, self._query(SIGNATURE, t, {c: {} for c in clients}, {}, largest), read)
+        for client, why in incompatible(received, self.features).items():
+            self._fail(t, client, f"reply refused: {why}")
+            del received[client]
+        self.note_features(received.values())
+        return received
 
     def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
-        """Local trainings. A client whose reply is lost has trained all the same, and remembers."""
-        asked = {"safe": t if self.safe is None else self.safe, "evaluate": self.evaluate_in_training}
-        forms = self._forms(downloads)
-        replies = self._ask(TRAIN, t, downloads, asked, max(map(_bytes, forms.values()), default=0))
+        """Local training. A client whose reply is lost has trained all the same, and its memory has changed."""
+        about = {"safe": t if self.safe is None else self.safe, "evaluate": self.evaluate_in_training}
+        specs = self._upload_specs(downloads)
+        replies = self._query(TRAIN, t, downloads, about, max(map(_bytes, specs.values()), default=0))
         self.piggybacked = {}
 
         def read(client: ClientId, content: RecordDict) -> Upload:
-            up = wire.unpack(content, _bytes(forms[client]))
-            check_upload(up, forms[client], self.model, len(downloads[client].get("models", "1")))
+            up = wire.unpack(content, _bytes(specs[client]))
+            check_upload(up, specs[client], self.model, len(downloads[client].get("models", "1")))
             size = check_size(wire.about(content).get("size"))
             self.piggybacked[client] = wire.scores(content)
             return Upload(client, size, up)
 
-        return [upload for c, upload in self._heard(t, replies, read).items() if c not in lost]
+        return [upload for c, upload in self._read(t, replies, read).items() if c not in lost]
 
     def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool, fine_tune: int = 0) -> Scores:
         """Scores by protocol."""
-        asked = {"personal": personal, "fine-tune": fine_tune}
+        about = {"personal": personal, "fine-tune": fine_tune}
 
-        def read(client: ClientId, content: RecordDict) -> dict[str, Score]:  # noqa: ARG001 - one form for all
+        def read(client: ClientId, content: RecordDict) -> dict[str, Score]:  # noqa: ARG001
             return wire.scores(content)
 
-        heard = self._heard(t, self._ask(EVALUATE, t, downloads, asked, 0), read)
-        return by_protocol(heard)
+        return by_protocol(self._read(t, self._query(EVALUATE, t, downloads, about, 0), read))
 
-    def _forms(self, downloads: Mapping[ClientId, Message]) -> dict[ClientId, Forms]:
-        """The form of each client's honest upload: the same for downloads of the same shapes."""
+    def note_features(self, profiles: Iterable[Message]) -> None:
+        """Signatures must have as many features as earlier ones."""
+        for profile in profiles:
+            self.features = len(profile["basis"]) if "basis" in profile else self.features
+
+    def _upload_specs(self, downloads: Mapping[ClientId, Message]) -> dict[ClientId, ArraySpecs]:
+        """What each client's upload must look like: the same for downloads of the same shapes."""
         shapes = {c: tuple((name, array.shape) for name, array in down.items()) for c, down in downloads.items()}
-        sample = {shape: downloads[c] for c, shape in shapes.items()}
-        forms = {shape: forms_of_training(self.algorithm, self.model, down) for shape, down in sample.items()}
-        return {c: forms[shape] for c, shape in shapes.items()}
+        example = {shape: downloads[c] for c, shape in shapes.items()}
+        specs = {shape: upload_specs(self.algorithm, self.model, down) for shape, down in example.items()}
+        return {c: specs[shape] for c, shape in shapes.items()}
 
-    def _ask(
-        self, kind: str, t: int, requests: Mapping[ClientId, Message], about: wire.About, largest: int
+    def _query(
+        self, message_type: str, t: int, requests: Mapping[ClientId, Message], about: wire.About, largest: int
     ) -> dict[ClientId, RecordDict]:
-        """Send to each client its own, and wait until all have answered or the deadline has come."""
+        """Send each client its request, and wait until all have replied or the deadline has passed."""
         waiting: dict[str, ClientId] = {}
         for client, message in requests.items():
-            told = {"round": t, "client": client, "federation": self.federation, **about}
-            sent = self._send(kind, t, client, wire.pack(message, told))
+            header = {"round": t, "client": client, "federation": self.federation, **about}
+            sent = self._send(message_type, t, client, wire.pack(message, header))
             if sent is None:
-                self._reply_error(t, client, "cannot be reached")
+                self._fail(t, client, "cannot be reached")
             else:
                 waiting[sent] = client
         replies: dict[ClientId, RecordDict] = {}
-        for sent, reply in answers(self.grid, set(waiting), self.deadline, self.poll, largest).items():
+        for sent, reply in collect_replies(self.grid, set(waiting), self.deadline, self.poll, largest).items():
             client = waiting.pop(sent)
             if isinstance(reply, str):
-                self._reply_error(t, client, reply)
+                self._fail(t, client, reply)
             else:
                 replies[client] = reply
         for client in waiting.values():
-            self._reply_error(t, client, f"no reply to {kind!r} within {self.deadline:g} s")
-        return {c: replies[c] for c in requests if c in replies}  # as asked: nothing may hang on who was faster
+            self._fail(t, client, f"no reply to {message_type!r} within {self.deadline:g} s")
+        return {c: replies[c] for c in requests if c in replies}  # results must not depend on who was faster
 
-    def _send(self, kind: str, t: int, client: ClientId, content: RecordDict) -> str | None:
+    def _send(self, message_type: str, t: int, client: ClientId, content: RecordDict) -> str | None:
         if client not in self.nodes:
             return None
-        envelope = Envelope(content, self.nodes[client], kind, ttl=self.deadline, group_id=str(t))
-        sent = list(self.grid.push_messages([envelope]))  # one by one: a list that is too long for a request is lost
+        envelope = Envelope(content, self.nodes[client], message_type, ttl=self.deadline, group_id=str(t))
+        sent = list(self.grid.push_messages([envelope]))  # one by one: a list above the size of a request is lost
         return sent[0] if sent and sent[0] else None
 
-    def _heard(
+    def _read(
         self, t: int, replies: Mapping[ClientId, RecordDict], read: Callable[[ClientId, RecordDict], T]
     ) -> dict[ClientId, T]:
-        """What was said by those whose words hold."""
-        heard = {}
+        """The contents of valid replies."""
+        received = {}
         for client, content in replies.items():
             try:
                 if wire.about(content).get("round") != t:
-                    raise InvalidReplyError(f"answers round {wire.about(content).get('round')!r}, not {t}")
-                heard[client] = read(client, content)
+                    raise InvalidReplyError(f"is for round {wire.about(content).get('round')!r}, not {t}")
+                received[client] = read(client, content)
             except InvalidReplyError as refusal:
-                self._reply_error(t, client, f"reply refused: {refusal}")
-        return heard
+                self._fail(t, client, f"reply refused: {refusal}")
+        return received
 
-    def remember(self, profiles: Iterable[Message]) -> None:
-        """How many features signatures have: later ones must have as many."""
-        for told in profiles:
-            self.features = len(told["basis"]) if "basis" in told else self.features
-
-    def _reply_error(self, t: int, client: ClientId, what: str) -> None:
-        self.reply_errors.append(ReplyError(t, client, what))
+    def _fail(self, t: int, client: ClientId, what: str) -> None:
+        self.reply_failures.append(ReplyFailure(t, client, what))
         log.warning("round %d client %d: %s", t, client, what)
 
 
-def answers(grid: Grid, sent: set[str], deadline: float, poll: float, largest: int = 0) -> dict[str, Content]:
-    """Replies of at most `largest` bytes of arrays, by the message they answer: their content, or what went wrong."""
-    inbox = Inbox(grid, largest)
-    heard: dict[str, Content] = {}
-    end = time.monotonic() + deadline
-    while sent - heard.keys():
-        # Errors that the server made itself come from nobody: only the message they answer tells whom they are about
-        heard |= inbox.look(sent - heard.keys())
-        if time.monotonic() >= end:
-            break
-        if sent - heard.keys():
-            time.sleep(poll)
-    return heard
-
-
 def by_protocol(scores: Mapping[ClientId, Mapping[str, Score]]) -> Scores:
-    """Scores of clients by protocol, turned round."""
-    turned: dict[str, dict[ClientId, Score]] = {}
-    for client, own in scores.items():
-        for protocol, score in own.items():
-            turned.setdefault(protocol, {})[client] = score
-    return turned
+    """Scores by protocol and client, from those by client and protocol."""
+    protocols = dict.fromkeys(protocol for own in scores.values() for protocol in own)
+    return {p: {client: own[p] for client, own in scores.items() if p in own} for p in protocols}
 
 
-def _bytes(forms: Forms) -> int:
-    return sum(8 * prod(form.shape) for form in forms.values())
+def _bytes(specs: ArraySpecs) -> int:
+    return sum(8 * prod(spec.shape) for spec in specs.values())

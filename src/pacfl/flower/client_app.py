@@ -1,26 +1,26 @@
 """The ClientApp of a deployed site.
 
-Flower starts a new process for every message. Importing what learning needs takes most of its time, so this module
-imports none of it: where a warm worker runs beside the SuperNode, it does the work, and otherwise this process does.
+Flower starts a process for every message, and most of its time is spent on imports. This module imports nothing that
+training needs: the warm worker beside the SuperNode handles the message, or this process if there is no worker.
 """
 
 from flwr.app import Context, Message
 
 from pacfl.flower import warm
-from pacfl.flower.message_types import registered
+from pacfl.flower.message_types import register
 
 
-def handle(envelope: Message, context: Context) -> Message:
-    """Answer by the warm worker, or without it."""
-    kind = envelope.metadata.message_type
+def reply(message: Message, context: Context) -> Message:
+    """Handle a message in the warm worker, or here."""
+    message_type = message.metadata.message_type
     worker = context.node_config.get("worker")
-    reply = warm.ask(str(worker), kind, envelope.content, context) if worker else None
-    if reply is None:
-        from pacfl.flower.answering import answer
-        from pacfl.flower.site import home
+    content = warm.request(str(worker), message_type, message.content, context) if worker else None
+    if content is None:
+        from pacfl.flower.client_handlers import handle
+        from pacfl.flower.site import load_client
 
-        reply = answer(kind, envelope.content, context, home)
-    return Message(reply, reply_to=envelope)
+        content = handle(message_type, message.content, context, load_client)
+    return Message(content, reply_to=message)
 
 
-app = registered(handle)
+app = register(reply)

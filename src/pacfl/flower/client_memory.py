@@ -1,8 +1,8 @@
-"""A client's memory, kept at the client, so that it outlasts processes, runs and reboots.
+"""A client's memory between rounds, stored at the client: it survives processes, runs and reboots.
 
-The memory after each round is a file of its own. A server that lost its last rounds in a crash asks for them again, and
-the client goes on from the memory that it had before them: no round is counted twice. What the server has safe is
-forgotten.
+Each round's memory is a file of its own. A server that lost its last rounds in a crash asks for them again, and the
+client resumes from its memory before them: no round counts twice. Files of rounds that the server has stored safely are
+deleted.
 """
 
 import io
@@ -16,7 +16,7 @@ from pacfl.federation.message import Message
 from pacfl.files import write_atomically
 from pacfl.learning.model import Vector
 
-LAST_TRAINED = "last-trained"  # stands beside the arrays of the algorithm
+LAST_TRAINED = "last-trained"  # a name beside those of the algorithm's arrays
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ClientMemory:
     folder: Path
 
     def before(self, t: int) -> tuple[Message | None, Vector | None]:
-        """What the client remembered before round t, and the weights that it had last trained."""
+        """The client's memory before round t, and the weights that it had last trained."""
         past = [k for k in self._rounds() if k < t]
         if not past:
             return None, None
@@ -35,16 +35,16 @@ class ClientMemory:
         last = arrays.pop(LAST_TRAINED, None)
         return arrays, last
 
-    def keep(self, t: int, memory: Message, last: Vector | None, safe: int) -> None:
-        """Remember from round t on. Rounds before `safe` will not be asked for again."""
+    def save(self, t: int, memory: Message, last: Vector | None, safe: int) -> None:
+        """Store the memory after round t. Rounds before `safe` will not be asked for again."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         buffer = io.BytesIO()
         arrays = {**memory, **({} if last is None else {LAST_TRAINED: last})}
         np.savez(buffer, **arrays)  # type: ignore[arg-type]  # names are those of arrays
         write_atomically(self._path(t), buffer.getvalue())
-        needed = [k for k in self._rounds() if k < safe]
+        before_safe = [k for k in self._rounds() if k < safe]
         for k in self._rounds():
-            if k > t or k in needed[:-1]:
+            if k > t or k in before_safe[:-1]:
                 self._path(k).unlink(missing_ok=True)
 
     def _rounds(self) -> list[int]:

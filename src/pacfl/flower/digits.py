@@ -1,4 +1,4 @@
-"""A first federation: handwritten digits, upright at clients of even partitions and in negative at odd ones."""
+"""An example federation: handwritten digits, upright at even partitions and in negative at odd ones."""
 
 import numpy as np
 from flwr.app import Context

@@ -1,4 +1,4 @@
-"""The kinds of messages between a server and its clients, as Flower names them."""
+"""The types of messages between a server and its clients, as Flower names them."""
 
 from collections.abc import Callable
 from typing import Final
@@ -10,13 +10,13 @@ IDENTITY: Final = "query.identity"
 SIGNATURE: Final = "query.signature"
 TRAIN: Final = "train"
 EVALUATE: Final = "evaluate"
+MESSAGE_TYPES: Final = (IDENTITY, SIGNATURE, TRAIN, EVALUATE)
 
 
-def registered(handle: Callable[[Message, Context], Message]) -> ClientApp:
-    """A ClientApp in which one function answers all kinds."""
+def register(handle: Callable[[Message, Context], Message]) -> ClientApp:
+    """A ClientApp in which one function handles all types."""
     app = ClientApp()
-    app.query("identity")(handle)
-    app.query("signature")(handle)
-    app.train()(handle)
-    app.evaluate()(handle)
+    for message_type in MESSAGE_TYPES:
+        category, *action = message_type.split(".")
+        getattr(app, category)(*action)(handle)
     return app

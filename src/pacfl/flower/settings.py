@@ -1,4 +1,4 @@
-"""Flower's run_config -> settings that are checked: those of an experiment, and those of a federation of real sites."""
+"""Flower's run_config -> checked settings of an experiment and of its deployment."""
 
 import tomllib
 from collections.abc import Mapping
@@ -12,39 +12,41 @@ from pacfl.settings import Positive, PositiveInt, build, check
 
 
 @dataclass(frozen=True)
-class Federation:
-    """What a deployed federation needs to be told beside the experiment."""
+class DeploymentSettings:
+    """The settings of a deployed federation beside those of an experiment; [federation] in TOML."""
 
-    folder: str = "federation"  # where the server keeps models, clusters and what happened
+    folder: str = "federation"  # where the server stores models, clusters and records
     task: str = "pacfl.flower.digits"  # the module with load_data(context) and build_model()
-    minimum_clients: PositiveInt = 2  # present, before a round is played
-    deadline: Positive = 300.0  # seconds in which a client has to answer
-    poll: Positive = 0.5  # seconds between two looks for answers
-    identity: Literal["key", "partition-id"] = "key"  # "partition-id" is for simulations: it is a claim
+    minimum_clients: PositiveInt = 2  # that a round waits for
+    deadline: Positive = 300.0  # seconds within which a client has to reply
+    poll: Positive = 0.5  # seconds between two checks for replies
+    identity: Literal["key", "partition-id"] = "key"  # "partition-id" is a claim of the client, for simulations
 
     def __post_init__(self) -> None:
         check(self)
 
     @property
     def path(self) -> Path:
-        """The folder, wherever the server was started."""
+        """The absolute path of the folder, relative to where the server was started."""
         return Path(self.folder).expanduser().absolute()
 
 
-def read(run_config: Mapping[str, Any]) -> tuple[Federation, Run]:
-    """The two kinds of settings.
+def read(run_config: Mapping[str, Any]) -> tuple[DeploymentSettings, Run]:
+    """The settings of the deployment and of the run.
 
-    Flower lets a user overrule only what the app's file names. Everything else goes into `settings`, in TOML with
+    Flower lets a user override only settings that the app's file names. All others go into `settings`, in TOML with
     semicolons for new lines: settings="algorithm.mu = 0.1; learning.lr = 0.05".
     """
     table = _nested(run_config)
     _merge(table, _parsed(str(table.pop("settings", ""))))
-    federation = build(Federation, table.pop("federation", {}), "federation")
+    deployment = build(DeploymentSettings, table.pop("federation", {}), "federation")
     table["seeds"] = [table.pop("seed", 0)]
     runs = expand(table)
     if len(runs) != 1:
-        raise ConfigError(f"a federation is one run, the settings describe {len(runs)}")
-    return federation, runs[0]
+        raise ConfigError(
+            f"a federation is one run, but the settings describe {len(runs)}; give single values instead of lists"
+        )
+    return deployment, runs[0]
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,18 +15,16 @@ from pathlib import Path
 from typing import Any, final
 
 from flwr.app import Context
-from flwr.app import Message as Envelope
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from pacfl.errors import ConfigError, NoReplyError
 from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.message import ClientId, Message
-from pacfl.flower import wire
-from pacfl.flower.answering import Home, client_app
-from pacfl.flower.backend import Flower, answers
+from pacfl.flower.backend import FlowerBackend
+from pacfl.flower.client_handlers import ClientLoader, client_app
 from pacfl.flower.client_memory import ClientMemory
-from pacfl.flower.message_types import IDENTITY
+from pacfl.flower.client_registry import query_partitions
 from pacfl.learning.model import Vector
 
 SECONDS_TO_START = 300.0
@@ -35,44 +33,44 @@ SIDE = "side.pickle"
 
 @final
 @dataclass(eq=False)
-class Simulated(Flower):
-    """All clients answer, or the experiment stops. What they remember lies on this machine and can be checkpointed."""
+class Simulated(FlowerBackend):
+    """All clients reply, or the experiment stops. Their memory is on this machine and can be checkpointed."""
 
     folder: Path = Path()
     n_clients: int = 0
 
     @property
     def memory(self) -> dict[ClientId, Message]:
-        """What clients remember."""
-        kept = {c: m.before(END)[0] for c, m in self._memories().items()}
-        return {c: memory for c, memory in kept.items() if memory is not None}
+        """The memory of clients."""
+        stored = {c: m.before(END)[0] for c, m in self._memories().items()}
+        return {c: memory for c, memory in stored.items() if memory is not None}
 
     @memory.setter
     def memory(self, memory: Mapping[ClientId, Message]) -> None:
-        for c, kept in memory.items():
-            self._memories()[c].keep(0, kept, None, 0)
+        for c, own in memory.items():
+            self._memories()[c].save(0, own, None, 0)
 
     @property
     def last_trained(self) -> dict[ClientId, Vector]:
         """The weights that clients last trained."""
-        kept = {c: m.before(END)[1] for c, m in self._memories().items()}
-        return {c: last for c, last in kept.items() if last is not None}
+        stored = {c: m.before(END)[1] for c, m in self._memories().items()}
+        return {c: last for c, last in stored.items() if last is not None}
 
     @last_trained.setter
     def last_trained(self, last: Mapping[ClientId, Vector]) -> None:
         for c, trained in last.items():
-            kept = self._memories()[c]
-            kept.keep(0, kept.before(END)[0] or {}, trained, 0)
+            stored = self._memories()[c]
+            stored.save(0, stored.before(END)[0] or {}, trained, 0)
 
     def forget(self, clients: Iterable[ClientId]) -> None:
-        """Clients who do not come back take with them what they remember."""
+        """Delete the memory of clients that have left for good."""
         for c in clients:
             shutil.rmtree(self.folder / self.federation / str(c), ignore_errors=True)
 
     def _memories(self) -> dict[ClientId, ClientMemory]:
         return {c: ClientMemory(self.folder / self.federation / str(c)) for c in range(self.n_clients)}
 
-    def _reply_error(self, t: int, client: ClientId, what: str) -> None:
+    def _fail(self, t: int, client: ClientId, what: str) -> None:
         raise NoReplyError(f"round {t}, client {client}: {what}")
 
 
@@ -81,7 +79,7 @@ END = 2**62  # after every round
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Virtual nodes, and the folder that they share with this process."""
+    """Simulated nodes, and the folder that they share with this process."""
 
     grid: Grid
     folder: Path
@@ -108,19 +106,19 @@ class Simulation:
 
 @contextmanager
 def simulation(n_clients: int, workers: int = 1) -> Iterator[Simulation]:
-    """Flower's simulation with one process for each worker, running until the block is left."""
-    logging.getLogger("flwr").setLevel(logging.ERROR)  # its warnings are about its own future
+    """Flower's simulation with one process for each worker, until the block is left."""
+    logging.getLogger("flwr").setLevel(logging.ERROR)  # it warns of its own deprecations
     grids: queue.Queue[Grid | BaseException] = queue.Queue()
     over = threading.Event()
     server = ServerApp()
 
-    def hand_over(grid: Grid, context: Context) -> None:  # noqa: ARG001 - Flower's form
+    def hand_over(grid: Grid, context: Context) -> None:  # noqa: ARG001 - the signature that Flower calls
         grids.put(grid)
         over.wait()
 
     server.main()(hand_over)
     with tempfile.TemporaryDirectory(prefix="pacfl-") as name:
-        app = client_app(_homes(Path(name)))
+        app = client_app(_client_loader(Path(name)))
         resources: Any = {"init_args": {"num_cpus": workers}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
 
         def run() -> None:
@@ -141,36 +139,30 @@ def simulation(n_clients: int, workers: int = 1) -> Iterator[Simulation]:
             thread.join()
 
 
-def _homes(folder: Path) -> Home:
-    def home(context: Context, federation: str, client: ClientId) -> tuple[ClientSide, Path]:  # noqa: ARG001
+def _client_loader(folder: Path) -> ClientLoader:
+    def load(context: Context, federation: str, client: ClientId) -> tuple[ClientSide, Path]:  # noqa: ARG001
         return _side(folder / federation / SIDE), folder
 
-    return home
+    return load
 
 
 @lru_cache(maxsize=2)
 def _side(path: Path) -> ClientSide:
-    """Read once in every process. The file is of this process's own making."""
+    """Read once in every process. The file was written by this program."""
     with path.open("rb") as file:
         return ClientSide(pickle.load(file))
 
 
 def _partitions(grid: Grid, n_clients: int) -> dict[ClientId, int]:
-    """Nodes by partition: their own numbers are drawn anew in every run."""
+    """Nodes by partition: Flower draws other node ids in every run."""
     nodes: list[int] = []
     while len(nodes) < n_clients:
         nodes = list(grid.get_node_ids())
-    about: dict[str, Any] = {"round": 0, "client": 0}
-    sent = {}
-    for node in nodes:
-        for one in grid.push_messages([Envelope(wire.pack({}, about), node, IDENTITY, ttl=SECONDS_TO_START)]):
-            sent[one] = node
-    heard = answers(grid, set(sent), SECONDS_TO_START, 0.05)
-    partitions = {}
-    for one, reply in heard.items():
-        if isinstance(reply, str):
-            raise NoReplyError(f"Flower's simulation does not answer: {reply}")
-        partitions[int(str(wire.about(reply)["partition"]))] = sent[one]
+    claims = query_partitions(grid, nodes, SECONDS_TO_START, 0.05)
+    failures = [claim for claim in claims.values() if isinstance(claim, str)]
+    if failures:
+        raise NoReplyError(f"Flower's simulation does not reply: {failures[0]}")
+    partitions = {claim: node for node, claim in claims.items() if isinstance(claim, int)}
     if len(partitions) != n_clients:
-        raise NoReplyError(f"{len(partitions)} of {n_clients} simulated nodes answered")
+        raise NoReplyError(f"{len(partitions)} of {n_clients} simulated nodes replied")
     return partitions

@@ -1,4 +1,4 @@
-"""What an operator wants to know, in one small file that is always whole."""
+"""The status of a federation for its operator, in one small file that is replaced atomically."""
 
 import json
 import logging
@@ -10,54 +10,54 @@ from typing import Any, Final
 
 from pacfl.federation.message import ClientId
 from pacfl.files import write_atomically
-from pacfl.flower.backend import Flower
-from pacfl.flower.members import Members
+from pacfl.flower.backend import FlowerBackend
+from pacfl.flower.client_registry import ClientRegistry
 
 FILE: Final = "status.json"
 log = logging.getLogger("pacfl")
 
 
 @dataclass(eq=False)
-class Board:
-    """Writes the status after everything that happens."""
+class StatusFile:
+    """Writes the status after every event."""
 
     folder: Path
     n_rounds: int
-    members: Members
-    backend: Flower
+    registry: ClientRegistry
+    backend: FlowerBackend
     cluster_of: dict[ClientId, int]
-    trained: int = 0  # rounds of training that are kept; judging everybody at an end is none
+    trained: int = 0  # rounds of training; the evaluation of everybody at the end is none
     accuracy: float | None = None
 
     def waiting(self) -> None:
-        """Too few are there."""
+        """There are too few clients."""
         self._write("waiting for clients")
 
-    def playing(self) -> None:
-        """A round begins."""
-        self._write("playing")
+    def running(self) -> None:
+        """A round starts."""
+        self._write("running")
 
-    def played(self, t: int, cluster_of: dict[ClientId, int], kept: Mapping[str, Any]) -> None:
-        """A round has ended and is kept."""
+    def round_finished(self, t: int, cluster_of: dict[ClientId, int], record: Mapping[str, Any]) -> None:
+        """A round has ended and is stored."""
         for client in sorted(cluster_of.keys() - self.cluster_of.keys()):
             log.info("round %d client %d: joined, in cluster %d", t, client, cluster_of[client])
         self.cluster_of = cluster_of
-        received = kept.get("accuracy", {}).get("received")
+        received = record.get("accuracy", {}).get("received")
         self.accuracy = received["mean"] if received else self.accuracy
-        log.info("round %d: done, %d clusters, accuracy %s", t, kept["clusters"], self.accuracy)
-        self.trained += bool(kept["sampled"])
-        self._write("playing")
+        log.info("round %d: done, clusters: %d, accuracy: %s", t, record["clusters"], self.accuracy)
+        self.trained += bool(record["sampled"])
+        self._write("running")
 
     def finished(self) -> None:
-        """All rounds are played."""
+        """All rounds have run."""
         log.info("finished")
         self._write("finished")
 
     def _write(self, phase: str) -> None:
-        last = self.backend.reply_errors[-1] if self.backend.reply_errors else None
+        last = self.backend.reply_failures[-1] if self.backend.reply_failures else None
         clients = {
-            str(c): {"identity": identity, "cluster": self.cluster_of.get(c), "alive": c in self.members.nodes}
-            for identity, c in self.members.number_of.items()
+            str(c): {"identity": identity, "cluster": self.cluster_of.get(c), "alive": c in self.registry.nodes}
+            for identity, c in self.registry.client_of.items()
         }
         write(
             self.folder,
@@ -79,7 +79,7 @@ def write(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """The status, or None where no federation has been."""
+    """The status, or None where there is no federation."""
     path = folder / FILE
     return json.loads(path.read_bytes()) if path.exists() else None
 

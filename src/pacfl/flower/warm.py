@@ -1,7 +1,7 @@
-"""A warm worker: a process beside a SuperNode that has everything imported, and answers each message in a fork.
+"""A warm worker: a process beside a SuperNode that has everything imported, and handles each message in a fork.
 
 It is started with the SuperNode (`python -m pacfl.flower.warm SOCKET --with PID`), ends with it, and listens on a
-Unix socket that its owner only can reach. What travels is plain: JSON and the bytes of arrays, nothing is unpickled.
+Unix socket that only its owner can open. Messages are JSON and the bytes of arrays; nothing is unpickled.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from pacfl.errors import WorkerError
 LARGEST_HEADER = 2**24
 
 
-def ask(path: str, kind: str, content: RecordDict, context: Context) -> RecordDict | None:
-    """The worker's reply; None if there is no worker."""
+def request(path: str, message_type: str, content: RecordDict, context: Context) -> RecordDict | None:
+    """The worker's reply to a message; None if there is no worker."""
     about = {
-        "kind": kind,
-        "paths": sys.path,  # the app that Flower has just installed is found there
+        "message_type": message_type,
+        "paths": sys.path,  # the app that Flower has just installed is there
         "run_config": dict(context.run_config),
         "node_config": dict(context.node_config),
     }
@@ -34,21 +34,21 @@ def ask(path: str, kind: str, content: RecordDict, context: Context) -> RecordDi
             connection.connect(path)
         except OSError:
             return None
-        connection.sendall(frozen(content, about))
+        connection.sendall(serialise(content, about))
         connection.shutdown(socket.SHUT_WR)
         with connection.makefile("rb") as stream:
-            reply, told = thawed(stream)
-    if "error" in told:
-        raise WorkerError(str(told["error"]))
+            reply, outcome = deserialise(stream)
+    if "error" in outcome:
+        raise WorkerError(str(outcome["error"]))
     return reply
 
 
 def serve(path: Path, companion: int) -> None:
-    """Answer until the companion has gone."""
+    """Handle messages until the companion has ended."""
     import pacfl.algorithms
     import pacfl.data
-    import pacfl.flower.answering
-    import pacfl.flower.site  # noqa: F401 - to have everything imported is what this process is for
+    import pacfl.flower.client_handlers
+    import pacfl.flower.site  # noqa: F401 - this process is there to have everything imported
 
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listening:
@@ -57,19 +57,19 @@ def serve(path: Path, companion: int) -> None:
         os.umask(before)
         listening.listen()
         listening.settimeout(1.0)
-        while _lives(companion):
+        while _is_alive(companion):
             try:
                 connection, _ = listening.accept()
             except TimeoutError:
                 connection = None
             if connection is not None:
                 with connection:
-                    _in_a_fork(connection)
+                    _reply_in_fork(connection)
             _reap()
     path.unlink(missing_ok=True)
 
 
-def _in_a_fork(connection: socket.socket) -> None:
+def _reply_in_fork(connection: socket.socket) -> None:
     if os.fork():
         return
     try:
@@ -81,19 +81,19 @@ def _in_a_fork(connection: socket.socket) -> None:
 
 
 def _reply(stream: Any) -> bytes:
-    from pacfl.flower.answering import answer
-    from pacfl.flower.site import home
+    from pacfl.flower.client_handlers import handle
+    from pacfl.flower.site import load_client
 
     try:
-        content, about = thawed(stream)
+        content, about = deserialise(stream)
         sys.path[:] = about["paths"]
         context = Context(0, 0, about["node_config"], RecordDict(), about["run_config"])
-        return frozen(answer(about["kind"], content, context, home), {})
+        return serialise(handle(about["message_type"], content, context, load_client), {})
     except Exception as error:
-        return frozen(RecordDict(), {"error": f"{type(error).__name__}: {error}"})
+        return serialise(RecordDict(), {"error": f"{type(error).__name__}: {error}"})
 
 
-def frozen(content: RecordDict, about: Mapping[str, Any]) -> bytes:
+def serialise(content: RecordDict, about: Mapping[str, Any]) -> bytes:
     """Records as bytes: the length of a header, the header in JSON, the arrays."""
     arrays = {
         record: [[name, a.dtype, list(a.shape), a.stype, len(a.data)] for name, a in values.items()]
@@ -110,11 +110,11 @@ def frozen(content: RecordDict, about: Mapping[str, Any]) -> bytes:
     return b"".join([struct.pack(">Q", len(text)), text, *blobs])
 
 
-def thawed(stream: Any) -> tuple[RecordDict, dict[str, Any]]:
-    """The records again, and what was said about them."""
+def deserialise(stream: Any) -> tuple[RecordDict, dict[str, Any]]:
+    """The records, and `about`."""
     (length,) = struct.unpack(">Q", _exactly(stream, 8))
     if length > LARGEST_HEADER:
-        raise WorkerError(f"a header of {length:,} bytes")
+        raise WorkerError(f"a header has {length:,} bytes, expected at most {LARGEST_HEADER:,}")
     header = json.loads(_exactly(stream, length))
     content = RecordDict()
     for record, values in header["arrays"].items():
@@ -130,19 +130,21 @@ def thawed(stream: Any) -> tuple[RecordDict, dict[str, Any]]:
 def _exactly(stream: Any, n: int) -> bytes:
     content: bytes = stream.read(n)
     if len(content) != n:
-        raise WorkerError("the worker ended before it had answered")
+        raise WorkerError("the worker ended before it had replied")
     return content
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
+    import psutil  # not in processes that only send a request
+
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
         return False
 
 
 def _reap() -> None:
-    """Children that have answered."""
+    """Collect forks that have ended."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -151,7 +153,7 @@ def _reap() -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Answer messages beside a SuperNode, with everything imported.")
+    parser = argparse.ArgumentParser(description="Handle messages beside a SuperNode, with everything imported.")
     parser.add_argument("socket", type=Path)
     parser.add_argument("--with", dest="companion", type=int, required=True, metavar="PID", help="end when it ends")
     given = parser.parse_args()

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-import pacfl.flower  # noqa: F401 - says before anything of Flower is imported that nothing is reported
+import pacfl.flower  # noqa: F401 - turns telemetry off before Flower is imported
 
 pytest.importorskip("flwr", reason="Flower is not installed: pip install 'pacfl[flower]'")
 
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """Sockets want short paths."""
+    """Unix sockets need short paths."""
     folder = Path(os.environ.get("TMPDIR", "/tmp")) / f"pacfl-e2e-{os.getpid()}"
     yield folder
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A federation of real processes on this machine, for tests: everything it starts is stopped when the block is left."""
+"""A federation of real processes on this machine, which are stopped when the block is left."""
 
 import json
 import re
@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from pacfl.experiment.store import RunFolder
 from pacfl.flower import status
+from pacfl.flower.client_registry import fingerprint
 from pacfl.flower.deploy import layout, loopback, processes
-from pacfl.flower.members import fingerprint
 
 
 @dataclass(frozen=True)
 class Loopback:
-    """A deployment and what it says of itself."""
+    """A deployment and its status."""
 
     folder: Path
 
@@ -36,7 +36,7 @@ class Loopback:
         loopback.start_site(self.folder, i)
 
     def kill(self, name: str) -> None:
-        """As if the power had failed."""
+        """Without warning, as by a power failure."""
         processes.stop(self.folder, name, signal.SIGKILL)
 
     @property
@@ -52,31 +52,31 @@ class Loopback:
         return fingerprint(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
     def number(self, i: int) -> int | None:
-        """What the server calls a site."""
-        found = [int(c) for c, told in self.status["clients"].items() if told["identity"] == self.identity(i)]
+        """The server's id of a site."""
+        found = [int(c) for c, client in self.status["clients"].items() if client["identity"] == self.identity(i)]
         return found[0] if found else None
 
     def cluster(self, i: int) -> int | None:
         number = self.number(i)
-        told = None if number is None else self.status["clients"][str(number)]["cluster"]
-        return told if told is None else int(told)
+        cluster = None if number is None else self.status["clients"][str(number)]["cluster"]
+        return cluster if cluster is None else int(cluster)
 
     def log(self, i: int) -> str:
         return (self.folder / "sites" / str(i) / "supernode.log").read_text(errors="replace")
 
     def peak_memory(self) -> dict[str, int]:
-        """MiB that the server's two processes, SuperLink and ServerApp, have had at most."""
+        """Peak memory of the server's two processes, SuperLink and ServerApp, in MiB."""
         server = processes.running(self.folder)[loopback.SERVER]
         peaks = {}
-        for pid in (server, *processes._descendants(server)):
-            with suppress(OSError):  # it may end meanwhile
+        for pid in (server, *(child.pid for child in processes.descendants(server))):
+            with suppress(OSError):  # it may have ended
                 command = Path(f"/proc/{pid}/cmdline").read_text()
                 name = next((n for n in ("superlink", "serverapp") if n in command), "others")
                 peaks[name] = int(re.findall(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())[0]) // 1024
         return peaks
 
     def wait(self, what: str, until: Callable[[], bool], seconds: float) -> float:
-        """Seconds until something has come about."""
+        """Seconds until a condition holds."""
         start = time.monotonic()
         while not until():
             if time.monotonic() - start > seconds:
@@ -85,13 +85,13 @@ class Loopback:
         return time.monotonic() - start
 
     def wait_for_round(self, t: int, seconds: float) -> float:
-        """Until as many rounds are finished."""
+        """Wait until as many rounds are finished."""
         return self.wait(f"round {t}", lambda: len(self.records) >= t, seconds)
 
 
 @contextmanager
 def deployed(folder: Path, sites: int, settings: dict[str, dict[str, Any]]) -> Iterator[Loopback]:
-    """A deployment, none of it running yet."""
+    """A deployment that is not running yet."""
     layout.make(folder, sites, settings=settings)
     try:
         yield Loopback(folder)

@@ -1,6 +1,6 @@
-"""Real processes on loopback, with TLS and authentication: a small federation always, and all that can happen if asked.
+"""Real processes on loopback, with TLS and authentication: a small federation, and the long tests with -m slow.
 
-The whole: pytest -m slow -s tests/deploy. It prints what was tried and what happened, as docs/deployment.md has it.
+pytest -m slow -s tests/flower/deploy prints the rows of a table in docs/deployment.md.
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from loopback_federation import Loopback, deployed
-from lying_site import lying
+from lying_site import hostile_worker
 
 from pacfl.flower.deploy import keys, loopback, processes
 from pacfl.flower.deploy.layout import free_ports
@@ -26,11 +26,11 @@ def schedule(rounds: int) -> dict[str, object]:
     return {"rounds": rounds, "participation": 1.0}
 
 
-def test_two_sites_federate_and_a_stranger_is_refused(short_path: Path) -> None:
-    asked = {"minimum-clients": 2, "deadline": DEADLINE}
-    with deployed(short_path, 2, {"federation": asked, "schedule": schedule(1), "learning": LEARNING}) as sites:
+def test_two_sites_federate_and_an_unregistered_node_is_refused(short_path: Path) -> None:
+    federation = {"minimum-clients": 2, "deadline": DEADLINE}
+    with deployed(short_path, 2, {"federation": federation, "schedule": schedule(1), "learning": LEARNING}) as sites:
         sites.start([0, 1])
-        refused = stranger(sites, "unknown")
+        refused = rejected_node(sites, "unknown")
         sites.wait("the end", lambda: sites.status["phase"] == "finished", 300)
         assert [r["round"] for r in sites.records] == [0, 1]
         assert {sites.cluster(0), sites.cluster(1)} == {0, 1}
@@ -40,16 +40,18 @@ def test_two_sites_federate_and_a_stranger_is_refused(short_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_all_that_can_happen(short_path: Path) -> None:
-    asked = {"minimum-clients": 2, "deadline": DEADLINE}
-    with deployed(short_path, 5, {"federation": asked, "schedule": schedule(400), "learning": LEARNING}) as sites:
-        tell("start, TLS and authentication on", "server, 4 sites and a run", timed(lambda: sites.start([0, 1, 2, 3])))
-        tell("4 sites, 2 clusters", "round 3 done", sites.wait_for_round(3, 300))
+def test_joining_refusals_kills_and_restarts(short_path: Path) -> None:
+    federation = {"minimum-clients": 2, "deadline": DEADLINE}
+    with deployed(short_path, 5, {"federation": federation, "schedule": schedule(400), "learning": LEARNING}) as sites:
+        print_row(
+            "start, TLS and authentication on", "server, 4 sites and a run", timed(lambda: sites.start([0, 1, 2, 3]))
+        )
+        print_row("4 sites, 2 clusters", "round 3 done", sites.wait_for_round(3, 300))
         assert sites.cluster(0) == sites.cluster(2) != sites.cluster(1) == sites.cluster(3)
         joins(sites)
         refusals(sites)
-        dies_in_mid_round(sites)
-        comes_back(sites)
+        is_killed_in_mid_round(sites)
+        returns(sites)
         server_is_killed(sites)
         clusters = [sites.cluster(i) for i in range(5)]
         assert clusters == [clusters[0], clusters[1], clusters[0], clusters[1], clusters[0]]
@@ -57,11 +59,11 @@ def test_all_that_can_happen(short_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_site_that_lies_is_refused_and_named_and_the_others_go_on(short_path: Path) -> None:
-    asked = {"minimum-clients": 2, "deadline": DEADLINE}
+def test_a_hostile_site_is_refused_and_named_and_the_others_continue(short_path: Path) -> None:
+    federation = {"minimum-clients": 2, "deadline": DEADLINE}
     with (
-        deployed(short_path, 3, {"federation": asked, "schedule": schedule(10), "learning": LEARNING}) as sites,
-        lying(short_path / "sites" / "2"),
+        deployed(short_path, 3, {"federation": federation, "schedule": schedule(10), "learning": LEARNING}) as sites,
+        hostile_worker(short_path / "sites" / "2"),
     ):
         sites.start([0, 1, 2])
         sites.wait_for_round(2, 300)
@@ -69,19 +71,19 @@ def test_a_site_that_lies_is_refused_and_named_and_the_others_go_on(short_path: 
         sites.wait_for_round(4, 300)
         grown = {name: peak - before[name] for name, peak in sites.peak_memory().items()}
         sites.wait("the end", lambda: sites.status["phase"] == "finished", 600)
-        liar = sites.number(2)
-        said = [x["what"] for record in sites.records for x in record["reply_errors"] if x["client"] == liar]
-        for lie in ("more than 67,108,864 bytes", "no numbers", r"shape \(2409,\)", "has norm", "answers round 77"):
-            tell(f"a reply over the network: {lie}", next(what for what in said if re.search(lie, what)), 0)
-        assert len([what for what in said if "bytes of arrays" in what]) == 2
-        tell(
+        hostile = sites.number(2)
+        failures = [x["what"] for record in sites.records for x in record["reply_failures"] if x["client"] == hostile]
+        for why in ("more than 67,108,864 bytes", "NaN or infinite", r"shape \(2409,\)", "has norm", "is for round 77"):
+            print_row(f"a reply over the network: {why}", next(what for what in failures if re.search(why, what)), 0)
+        assert len([what for what in failures if "bytes of arrays" in what]) == 2
+        print_row(
             "memory, of a reply of 256 MiB",
             f"ServerApp {grown['serverapp']}, SuperLink {grown['superlink']} MiB more",
             0,
         )
         assert grown["serverapp"] < 192  # it stops at 64, and Flower has a few copies
-        assert all(x["client"] == liar for record in sites.records for x in record["reply_errors"])
-        assert sites.cluster(2) == sites.cluster(0) != sites.cluster(1)  # it said the true_cluster in the end
+        assert all(x["client"] == hostile for record in sites.records for x in record["reply_failures"])
+        assert sites.cluster(2) == sites.cluster(0) != sites.cluster(1)  # its last replies are honest
 
 
 def joins(sites: Loopback) -> None:
@@ -91,46 +93,48 @@ def joins(sites: Loopback) -> None:
     seconds = sites.wait("the fifth joins", lambda: sites.cluster(4) is not None, 120)
     assert sites.cluster(4) == before[0]
     assert {i: sites.cluster(i) for i in range(4)} == before
-    tell("a fifth site joins in mid-run", f"in cluster {sites.cluster(4)}, that of its domain; nobody moved", seconds)
+    print_row(
+        "a fifth site joins in mid-run", f"in cluster {sites.cluster(4)}, that of its domain; nobody moved", seconds
+    )
 
 
 def refusals(sites: Loopback) -> None:
     for kind in ("none", "unknown", "in use"):
         start = time.monotonic()
-        said = stranger(sites, kind)
-        tell(f"a node with a key: {kind}", f"refused: {said}", time.monotonic() - start)
+        message = rejected_node(sites, kind)
+        print_row(f"a node with a key: {kind}", f"refused: {message}", time.monotonic() - start)
     assert len(sites.status["clients"]) == 5
 
 
-def dies_in_mid_round(sites: Loopback) -> None:
-    """Killed as soon as it has been given something to train."""
+def is_killed_in_mid_round(sites: Loopback) -> None:
+    """As soon as it has received a model to train."""
     number = sites.number(1)
     trained = sites.log(1).count("Receiving: train")
     sites.wait("site 1 is given a training", lambda: sites.log(1).count("Receiving: train") > trained, 120)
     t = len(sites.records)
     sites.kill(loopback.site(1))
     seconds = sites.wait_for_round(t + 1, DEADLINE + 60)
-    played = sites.records[t]
+    record = sites.records[t]
     assert seconds < DEADLINE + 15
-    assert [x["client"] for x in played["reply_errors"]] == [number], played
-    assert number in played["sampled"]
-    tell("a site is killed in mid-round", f"round ends without it: {played['reply_errors'][0]['what']}", seconds)
+    assert [x["client"] for x in record["reply_failures"]] == [number], record
+    assert number in record["sampled"]
+    print_row("a site is killed in mid-round", f"round ends without it: {record['reply_failures'][0]['what']}", seconds)
 
 
-def comes_back(sites: Loopback) -> None:
-    before, introductions = (sites.number(1), sites.cluster(1)), sites.log(1).count("query.signature")
+def returns(sites: Loopback) -> None:
+    before, n_signatures = (sites.number(1), sites.cluster(1)), sites.log(1).count("query.signature")
     gone = sites.wait("site 1 is missed", lambda: not sites.status["clients"][str(before[0])]["alive"], 180)
     loopback.start_site(sites.folder, 1)
 
     def trains_again() -> bool:
         last = sites.records[-1]
-        return before[0] in last["sampled"] and before[0] not in [x["client"] for x in last["reply_errors"]]
+        return before[0] in last["sampled"] and before[0] not in [x["client"] for x in last["reply_failures"]]
 
     seconds = sites.wait("site 1 trains again", trains_again, 180)
     assert (sites.number(1), sites.cluster(1)) == before
-    assert sites.log(1).count("query.signature") == introductions
-    tell("it is missed", "no longer sampled", gone)
-    tell("it comes back", f"client {before[0]} in cluster {before[1]} as before, signature not asked again", seconds)
+    assert sites.log(1).count("query.signature") == n_signatures
+    print_row("it is missed", "no longer sampled", gone)
+    print_row("it returns", f"client {before[0]} in cluster {before[1]} as before, signature not asked again", seconds)
 
 
 def server_is_killed(sites: Loopback) -> None:
@@ -144,17 +148,17 @@ def server_is_killed(sites: Loopback) -> None:
     sites.wait_for_round(done + 2, 300)
     assert [r["round"] for r in sites.records] == list(range(len(sites.records)))
     assert [sites.cluster(i) for i in range(5)] == clusters
-    lost = sum(len(r["reply_errors"]) for r in sites.records[done:])
-    tell(
-        "the SuperLink is killed and started again",
-        f"went on with round {done}, none lost or played twice, clusters kept, {lost} replies missing",
+    lost = sum(len(r["reply_failures"]) for r in sites.records[done:])
+    print_row(
+        "the SuperLink is killed and restarted",
+        f"resumed with round {done}, none lost or run twice, same clusters, {lost} replies missing",
         time.monotonic() - start,
     )
 
 
-def stranger(sites: Loopback, kind: str) -> str:
-    """Try to get in with no key, a key that nobody registered, or one that a site is using; what was said."""
-    folder = sites.folder / "incompatible" / kind.replace(" ", "-")
+def rejected_node(sites: Loopback, kind: str) -> str:
+    """Connect without a key, with one that nobody registered, or one that a site is using; the error."""
+    folder = sites.folder / "rejected" / kind.replace(" ", "-")
     folder.mkdir(parents=True)
     plan = loopback.layout.load(sites.folder)
     command = [
@@ -169,16 +173,16 @@ def stranger(sites: Loopback, kind: str) -> str:
     command += [] if kind == "none" else ["--auth-supernode-private-key", str(key)]
     log = folder / "log"
     environment = {**loopback._environment(), "FLWR_HOME": str(folder / "flwr")}
-    processes.start(sites.folder, f"stranger-{kind}", command, environment, log)
+    processes.start(sites.folder, f"rejected-{kind}", command, environment, log)
     try:
         sites.wait(
             f"a node with a key {kind} is refused",
-            lambda: f"stranger-{kind}" not in processes.running(sites.folder) or "ERROR" in log.read_text(),
+            lambda: f"rejected-{kind}" not in processes.running(sites.folder) or "ERROR" in log.read_text(),
             90,
         )
         time.sleep(1.0)
     finally:
-        processes.stop(sites.folder, f"stranger-{kind}")
+        processes.stop(sites.folder, f"rejected-{kind}")
     text = " ".join(re.sub(r"\x1b\[\d+m", "", log.read_text(errors="replace")).split())
     found = re.search(r"Exit Code: (\d+) (.{0,1000}?)(For more information|Traceback|$)", text)
     return f"exit code {found[1]}, {found[2].strip()}" if found else text[-300:]
@@ -190,7 +194,7 @@ def timed(do: object) -> float:
     return time.monotonic() - start
 
 
-def tell(what: str, happened: str, seconds: float) -> None:
+def print_row(what: str, happened: str, seconds: float) -> None:
     print(f"| {what} | {happened} | {seconds:.0f} s |", flush=True)
 
 

@@ -1,5 +1,7 @@
-"""What `pacfl deploy init` writes, without starting any of it."""
+"""The files of `pacfl deploy init`, and processes."""
 
+import json
+import os
 import ssl
 import stat
 import subprocess
@@ -8,6 +10,7 @@ import time
 import tomllib
 from pathlib import Path
 
+import psutil
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
@@ -34,14 +37,14 @@ def test_git_ignores_all_of_it(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def test_keys_are_never_written_over(tmp_path: Path) -> None:
+def test_keys_are_never_overwritten(tmp_path: Path) -> None:
     layout.make(tmp_path / "d", 1)
     with pytest.raises(DeployError, match="not empty"):
         layout.make(tmp_path / "d", 1)
 
 
-def test_the_authority_vouches_for_the_server_by_all_its_names(tmp_path: Path) -> None:
-    """Loopback among them: the SuperLink's own processes reach it there, and without it no run ever starts."""
+def test_the_certificate_of_the_server_has_all_its_names(tmp_path: Path) -> None:
+    """Loopback among them: the SuperLink's own processes connect there, and without it no run starts."""
     layout.make(tmp_path / "d", 1, ["fl.example.org", "192.0.2.7"])
     server = tmp_path / "d" / "server"
     own = x509.load_pem_x509_certificate((server / "server.crt").read_bytes())
@@ -53,8 +56,8 @@ def test_the_authority_vouches_for_the_server_by_all_its_names(tmp_path: Path) -
     context.load_cert_chain(server / "server.crt", server / "server.key")
 
 
-def test_the_authority_cannot_be_used_by_the_server(tmp_path: Path) -> None:
-    """Its key lies apart, and no other folder has a copy."""
+def test_only_one_folder_has_the_key_of_the_authority(tmp_path: Path) -> None:
+    """The server cannot sign certificates."""
     layout.make(tmp_path / "d", 2)
     secret = (tmp_path / "d" / "authority" / "ca.key").read_bytes()
     others = [p for p in (tmp_path / "d").rglob("*") if p.is_file() and p.parent.name != "authority"]
@@ -73,7 +76,7 @@ def test_every_site_has_a_key_pair_of_its_own(tmp_path: Path) -> None:
     assert len(publics) == 3
 
 
-def test_the_app_has_settings_that_the_server_understands(tmp_path: Path) -> None:
+def test_the_server_reads_the_settings_of_the_app(tmp_path: Path) -> None:
     layout.make(tmp_path / "d", 2, settings={"algorithm": {"name": "fedprox"}, "federation": {"deadline": 7.0}})
     app = tomllib.loads((tmp_path / "d" / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     flat = {
@@ -82,27 +85,18 @@ def test_the_app_has_settings_that_the_server_understands(tmp_path: Path) -> Non
         if isinstance(values, dict)
         for key, value in values.items()
     }
-    federation, run = settings.read({**flat, "seed": 0, "settings": ""})
-    assert (federation.deadline, federation.identity) == (7.0, "key")
-    assert federation.folder == "federation"
+    deployment, run = settings.read({**flat, "seed": 0, "settings": ""})
+    assert (deployment.deadline, deployment.identity) == (7.0, "key")
+    assert deployment.folder == "federation"
     assert run.algorithm["name"] == "fedprox"
 
 
-def test_a_site_can_be_added_later(tmp_path: Path) -> None:
-    layout.make(tmp_path / "d", 2)
-    assert layout.add_site(tmp_path / "d") == 2
-    plan = layout.load(tmp_path / "d")
-    assert plan.clients == 3
-    assert len(set(plan.site_ports)) == 3
-    assert (tmp_path / "d" / "sites" / "2" / "node.key").exists()
-
-
-def test_a_folder_that_is_no_deployment_is_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(DeployError, match="is no deployment"):
+def test_a_folder_that_is_not_a_deployment_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DeployError, match="is not a deployment"):
         layout.load(tmp_path)
 
 
-def test_scripts_are_understood_by_the_shell(tmp_path: Path) -> None:
+def test_scripts_are_valid_shell(tmp_path: Path) -> None:
     layout.make(tmp_path / "d", 1)
     scripts = sorted((tmp_path / "d").rglob("*.sh"))
     assert [s.name for s in scripts] == ["register.sh", "run.sh", "start.sh", "start.sh"]
@@ -110,29 +104,37 @@ def test_scripts_are_understood_by_the_shell(tmp_path: Path) -> None:
         subprocess.run(["sh", "-n", str(script)], check=True)
 
 
-def test_a_process_is_stopped_with_its_children_and_forgotten(tmp_path: Path) -> None:
+def test_a_process_is_stopped_with_its_descendants_and_dropped(tmp_path: Path) -> None:
     """Also a child in a session of its own, as those of Flower are."""
     sleeper = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)"
-    told = "pathlib.Path('child').write_text(str(child.pid))"
-    parent = f"import pathlib, subprocess, sys\nchild = {sleeper}\n{told}\nchild.wait()"
+    report = "pathlib.Path('child').write_text(str(child.pid))"
+    parent = f"import pathlib, subprocess, sys\nchild = {sleeper}\n{report}\nchild.wait()"
     (tmp_path / "parent.py").write_text(f"import os\nos.chdir({str(tmp_path)!r})\n{parent}")
     pid = processes.start(tmp_path, "one", [sys.executable, str(tmp_path / "parent.py")], {}, tmp_path / "log")
     assert processes.running(tmp_path) == {"one": pid}
     while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
         time.sleep(0.05)
     child = int((tmp_path / "child").read_text())
-    assert processes._born(child) is not None
+    assert [process.pid for process in processes.descendants(pid)] == [child]
     processes.stop(tmp_path, "one")
     assert processes.running(tmp_path) == {}
-    assert processes._born(pid) is None
-    assert processes._born(child) is None
+    assert not psutil.pid_exists(pid)
+    assert not psutil.pid_exists(child)
+
+
+def test_a_process_that_ignores_the_signal_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "SECONDS_TO_STOP", 0.5)
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+    pid = processes.start(tmp_path, "one", [sys.executable, "-c", code], {}, tmp_path / "log")
+    while not (tmp_path / "log").read_text():
+        time.sleep(0.05)
+    processes.stop(tmp_path, "one")
+    assert not psutil.pid_exists(pid)
 
 
 def test_an_id_that_was_given_to_another_process_is_left_alone(tmp_path: Path) -> None:
-    """A process of the same id that was born at another time is not ours."""
-    import json
-    import os
-
-    (tmp_path / processes.FILE).write_text(json.dumps({"one": {"pid": os.getpid(), "born": 1}}))
+    (tmp_path / processes.FILE).write_text(
+        json.dumps({"one": {"pid": os.getpid(), "token": "of a process that ended"}})
+    )
     assert processes.running(tmp_path) == {}
     processes.stop(tmp_path, "one")  # which would end this test

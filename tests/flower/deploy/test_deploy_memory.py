@@ -1,4 +1,4 @@
-"""What clients remember lies at the clients, and outlasts their SuperNodes: real processes, TLS and authentication."""
+"""The memory of clients is stored at the clients and survives restarts: real processes, TLS and authentication."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,18 +25,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 LEARNING = {"epochs": 1, "batch_size": 10, "lr": 0.05, "momentum": 0.5}
 SEED = 0
-REMEMBERING: dict[str, dict[str, Any]] = {
+WITH_MEMORY: dict[str, dict[str, Any]] = {
     "scaffold": {"name": "scaffold"},
     "lg-fedavg": {"name": "lg-fedavg", "shared-layers": 1},
 }
-# Two rounds and one in which everybody is judged; then the SuperNodes are started anew for two more
+# Two rounds and the final evaluation; then the SuperNodes are restarted for two more rounds
 FIRST: Sequence[RoundPlan] = [RoundPlan(joining=(0, 1), sampled=(0, 1)), RoundPlan(sampled=(0, 1)), RoundPlan()]
 THEN: Sequence[RoundPlan] = [RoundPlan(sampled=(0, 1)), RoundPlan(sampled=(0, 1))]
 
 
 def on_one_machine(name: str, clients: Pool, *parts: Sequence[RoundPlan]) -> State:
-    """The same federation on the local backend, whose clients forget everything between two parts."""
-    algorithm, model = algorithms.build(**REMEMBERING[name]), as_model(digits.build_model, SEED)
+    """The same federation on the local backend, whose clients lose their memory between two parts."""
+    algorithm, model = algorithms.build(**WITH_MEMORY[name]), as_model(digits.build_model, SEED)
     state = algorithm.init_server(model)
     done: list[RoundPlan] = []
     for part in parts:
@@ -54,11 +54,11 @@ def finished(sites: Loopback, rounds_in_all: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REMEMBERING)
-def test_clients_remember_over_a_restart_of_their_supernodes(name: str, short_path: Path) -> None:
-    """To the last bit as on one machine without a break, and not as if they had forgotten."""
+@pytest.mark.parametrize("name", WITH_MEMORY)
+def test_memory_survives_a_restart_of_the_supernodes(name: str, short_path: Path) -> None:
+    """To the last bit as on one machine without a break, and not as without memory."""
     settings = {
-        "algorithm": REMEMBERING[name],
+        "algorithm": WITH_MEMORY[name],
         "federation": {"minimum-clients": 2, "deadline": 120.0},
         "schedule": {"rounds": 2, "participation": 1.0},
         "learning": LEARNING,
@@ -72,10 +72,10 @@ def test_clients_remember_over_a_restart_of_their_supernodes(name: str, short_pa
             loopback.start_site(sites.folder, i)
         loopback.begin(sites.folder, "--run-config", "schedule.rounds=4")
         finished(sites, 4)
-        assert [x for record in sites.records for x in record["reply_errors"]] == []
-        kept = RunFolder(loopback.federation(sites.folder)).load_checkpoint()
+        assert [x for record in sites.records for x in record["reply_failures"]] == []
+        checkpoint = RunFolder(loopback.federation(sites.folder)).load_checkpoint()
         site_of = {sites.number(i): i for i in range(2)}
-    assert kept is not None
+    assert checkpoint is not None
     clients = pooled([site_of[0], site_of[1]])
-    assert np.array_equal(kept["state"].models, on_one_machine(name, clients, [*FIRST, *THEN]).models)
-    assert not np.array_equal(kept["state"].models, on_one_machine(name, clients, FIRST, THEN).models)
+    assert np.array_equal(checkpoint["state"].models, on_one_machine(name, clients, [*FIRST, *THEN]).models)
+    assert not np.array_equal(checkpoint["state"].models, on_one_machine(name, clients, FIRST, THEN).models)

@@ -1,1 +1,1 @@
-"""A federation on real machines: keys, certificates, start scripts, and a first try on this one."""
+"""Deployment on real machines: keys, certificates, start scripts, and a test on this machine."""

@@ -1,6 +1,7 @@
 """The files of a deployment, as text."""
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 ENVIRONMENT = """\
@@ -13,7 +14,7 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" OPENBLAS_NUM_THREADS="${OPENBLAS_
 
 
 def operator(port: int) -> str:
-    """What the operator's scripts begin with: Flower wants the certificate by its whole path, wherever this is now."""
+    """The beginning of the operator's scripts: Flower needs the absolute path of the certificate."""
     return f"""{ENVIRONMENT}
 mkdir -p flwr
 cat > flwr/config.$$ <<END
@@ -31,7 +32,7 @@ mv flwr/config.$$ flwr/config.toml
 def superlink(bind: str, port: int) -> str:
     """Start script of the server."""
     return f"""#!/bin/sh
-# The server. Wants python on PATH: activate the environment that has pacfl first.
+# The server. Needs python on PATH: activate the environment that has pacfl first.
 set -eu
 {ENVIRONMENT}
 exec python -m pacfl.flower.deploy.superlink \\
@@ -44,12 +45,12 @@ exec python -m pacfl.flower.deploy.superlink \\
 def supernode(server: str, port: int, own_port: int, partition: int, n_clients: int) -> str:
     """Start script of a site."""
     return f"""#!/bin/sh
-# One site. Wants flower-supernode on PATH: activate the environment that has pacfl first.
-# What load_data(context) is to find in context.node_config stands in the file site.config, as data="/where/they/are".
-# most-epsilon=2.0 there limits what private signatures may cost, all together.
+# One site. Needs flower-supernode on PATH: activate the environment that has pacfl first.
+# The file site.config has what load_data(context) finds in context.node_config, for example data="/srv/tables".
+# most-epsilon=2.0 most-delta=1e-4 there is the privacy budget of all signatures of this site together.
 set -eu
 {ENVIRONMENT}
-# A worker that has everything imported: without it each message waits until Python has loaded torch anew.
+# A worker that has everything imported: without it Python imports torch for every message.
 worker="$PWD/worker.sock"
 python -m pacfl.flower.warm "$worker" --with $$ &
 
@@ -61,9 +62,9 @@ memory=\\"$PWD/memory\\" worker=\\"$worker\\" $(cat site.config)"
 
 
 def register(port: int) -> str:
-    """Script that lets a site in."""
+    """Script that registers a site."""
     return f"""#!/bin/sh
-# Let a site in by its public key: ./register.sh /path/to/node.pub
+# Register a site by its public key: ./register.sh /path/to/node.pub
 set -eu
 key="$(realpath "$1")"
 {operator(port)}exec flwr supernode register "$key" server --format json
@@ -71,9 +72,9 @@ key="$(realpath "$1")"
 
 
 def start_run(port: int) -> str:
-    """Script that begins, or goes on."""
+    """Script that starts or resumes the federation."""
     return f"""#!/bin/sh
-# Begin the federation, or go on with it from its last round. ../app/pyproject.toml has the settings.
+# Start the federation, or resume it after its last round. ../app/pyproject.toml has the settings.
 set -eu
 {operator(port)}exec flwr run ../app server --format json "$@"
 """
@@ -82,8 +83,8 @@ set -eu
 def app(settings: Mapping[str, Mapping[str, Any]], seed: int) -> str:
     """The Flower app of this federation."""
     lines = [
-        "# The federation as a Flower app. The two components are pacfl's; a module named by federation.task that lies",
-        "# beside this file travels to the sites with it.",
+        "# The federation as a Flower app. The two components are those of pacfl. Put the module that federation.task",
+        "# names beside this file: Flower sends it to the sites.",
         "[project]",
         'name = "federation"',
         'version = "1.0.0"',
@@ -100,39 +101,51 @@ def app(settings: Mapping[str, Mapping[str, Any]], seed: int) -> str:
         "",
         "[tool.flwr.app.config]",
         f"seed = {seed}",
-        'settings = ""  # overrules what stands below, as "algorithm.rank = 5; learning.lr = 0.05"',
+        'settings = ""  # overrides the settings below: "algorithm.rank = 5; learning.lr = 0.05"',
     ]
     for section, values in settings.items():
         lines += ["", f"[tool.flwr.app.config.{section}]", *(f"{key} = {_toml(v)}" for key, v in values.items())]
     return "\n".join(lines) + "\n"
 
 
-def readme(server: str, port: int, sites: Sequence[int]) -> str:
-    """What an operator has to know."""
+def warning(port: int) -> str:
+    """What the operator of a server that listens on all addresses has to know."""
+    return (
+        f"Whoever reaches port {port} of the server can register keys and run code at every site: Flower does not "
+        "authenticate operators, and server/start.sh listens on all addresses (0.0.0.0). Before you start it, let "
+        "only the addresses of the sites through, by a firewall or a VPN; docs/deployment.md says more."
+    )
+
+
+def readme(server: str, port: int, n_sites: int, exposed: bool) -> str:
+    """Instructions for the operator."""
     return f"""# This federation
 
-The server is {server}:{port}; {len(sites)} sites are prepared. Nothing here but this file may be shown to others: keys
-and certificates are readable by you only, and `.gitignore` keeps all of it out of repositories. Leave it so.
+{textwrap.fill(f"**Warning.** {warning(port)}", 100) + chr(10) * 2 if exposed else ""}\
+The server is {server}:{port}; sites prepared: {n_sites}. Show nothing but this file to others: keys and
+certificates are readable by you only, and `.gitignore` excludes the folder from repositories.
 
-- `authority/` is yours, best kept off line: the key that signs server certificates.
-- `server/` belongs on the server: its certificate and key, `start.sh`, `register.sh`, `run.sh`; later its database, and
-  the federation in `federation/`.
-- `sites/N/` belongs to site N, and to nobody else once it is there: its key, the certificate of the authority,
-  `start.sh`; later what the client remembers, in `memory/`.
+- `authority/` is yours, best stored offline: the key that signs server certificates.
+- `server/` belongs on the server: its certificate and key, `start.sh`, `register.sh`, `run.sh`; later
+  its database, and the federation in `federation/`.
+- `sites/N/` belongs to site N, and to nobody else once it is there: its key, the certificate of the
+  authority, `start.sh`; later the client's memory, in `memory/`.
 - `app/` belongs on the server, beside `server/`: the settings of the federation.
 
-First try, all of it on this machine: `pacfl deploy up .`, then `pacfl status server/federation`, and at the end
+To try it on this machine: `pacfl deploy up .`, then `pacfl status server/federation`, and at the end
 `pacfl deploy down .`.
 
-For real: copy `server/` and `app/` to the server and each `sites/N/` to its site over a channel that you trust
-(`rsync -a` keeps the permissions), and delete your copy of the site's key. Better still, a site makes its own key with
-`ssh-keygen -t ecdsa -b 384 -N "" -C "" -f node.key` and sends you `node.key.pub` only.
+To deploy it: copy `server/` and `app/` to the server and each `sites/N/` to its site over a channel that
+you trust (`rsync -a` preserves the permissions), and delete your copy of the site's key. Better still, a
+site creates its own key with `ssh-keygen -t ecdsa -b 384 -N "" -C "" -f node.key` and sends you
+`node.key.pub` only.
 
-1. On the server: `./start.sh`, as a service that is started again when it ends.
+1. On the server: `./start.sh`, as a service that is restarted when it ends.
 2. On the server, once for each site: `./register.sh SITE.pub`.
 3. At each site: `./start.sh`, as a service likewise.
-4. On the server: `./run.sh`. After a crash the same command goes on from the last round that was finished.
-5. `pacfl status federation` in the server's folder tells rounds, clusters, who is alive and the last error.
+4. On the server: `./run.sh`. After a crash the same command resumes after the last finished round.
+5. `pacfl status federation` in the server's folder shows rounds, clusters, who is alive and the last
+   error.
 """
 
 

@@ -1,4 +1,4 @@
-"""Certificates of the server and keys of the sites. What is secret is readable by its owner only, from the start."""
+"""Certificates of the server and keys of the sites, readable by their owner only from the start."""
 
 import ipaddress
 import os
@@ -17,7 +17,7 @@ YEARS: Final = {"authority": 10, "server": 2}
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """A new file that nobody else can read, not even for a moment."""
+    """A new file that nobody else can read at any time."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
 
@@ -32,7 +32,7 @@ def write_node_key(folder: Path) -> bytes:
 
 
 def write_certificates(authority: Path, server: Path, hosts: Sequence[str]) -> bytes:
-    """An authority of this federation's own, and a certificate for the server's names; the authority's certificate."""
+    """A certificate authority of this federation, and a certificate for the server's names; the authority's."""
     ca_key, server_key = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     ca_name, server_name = _name("authority of this federation"), _name(hosts[0])
     ca = (

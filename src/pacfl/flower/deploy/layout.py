@@ -10,13 +10,13 @@ from typing import Any, Final
 from pacfl.errors import DeployError
 from pacfl.flower.deploy import files, keys
 
-PLAN: Final = "deploy.json"
+FILE: Final = "deploy.json"
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a deployment was made with."""
+class Deployment:
+    """The number of sites and the addresses of a deployment."""
 
     clients: int
     hosts: tuple[str, ...]
@@ -31,49 +31,41 @@ def make(
     port: int | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     seed: int = 0,
-) -> Plan:
-    """Write a deployment into a new folder. Without hosts it is for this machine only, on ports that are free now."""
+) -> Deployment:
+    """Write a deployment into a new folder. Without hosts it is for this machine only, on free ports."""
     if folder.exists() and any(folder.iterdir()):
-        raise DeployError(f"{folder} is not empty; choose another folder: keys are never written over")
-    here = not hosts
-    names = tuple(dict.fromkeys((*hosts, *LOOPBACK)))  # the server also speaks to itself, by these names
+        raise DeployError(f"{folder} is not empty; choose another folder: keys are never overwritten")
+    exposed = bool(hosts)
+    names = tuple(dict.fromkeys((*hosts, *LOOPBACK)))  # the server's own processes connect to it by these names
     free = free_ports(clients + 1)
-    site_ports = tuple(free[1:]) if here else (9100,) * clients
-    plan = Plan(clients, names, port or (free[0] if here else 8443), site_ports)
+    site_ports = (9100,) * clients if exposed else tuple(free[1:])
+    deployment = Deployment(clients, names, port or (8443 if exposed else free[0]), site_ports)
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     _write(folder / ".gitignore", "*\n")
-    _write(folder / PLAN, json.dumps(asdict(plan), indent=2) + "\n")
-    _write(folder / "README.md", files.readme(names[0], plan.port, range(clients)))
-    certificate = _server(folder, plan, "127.0.0.1" if here else "0.0.0.0")
+    _write(folder / FILE, json.dumps(asdict(deployment), indent=2) + "\n")
+    _write(folder / "README.md", files.readme(names[0], deployment.port, clients, exposed))
+    certificate = _server(folder, deployment, "0.0.0.0" if exposed else "127.0.0.1")
     _private(folder / "sites")
     for i in range(clients):
-        _site(folder / "sites" / str(i), plan, i, certificate)
+        _site(folder / "sites" / str(i), deployment, i, certificate)
     _app(folder, settings or {}, seed)
-    return plan
+    return deployment
 
 
-def load(folder: Path) -> Plan:
-    """The plan of a folder that `make` wrote."""
+def load(folder: Path) -> Deployment:
+    """The deployment in a folder that `make` wrote."""
     try:
-        content = json.loads((folder / PLAN).read_text())
-        return Plan(content["clients"], tuple(content["hosts"]), content["port"], tuple(content["site_ports"]))
+        content = json.loads((folder / FILE).read_text())
+        return Deployment(content["clients"], tuple(content["hosts"]), content["port"], tuple(content["site_ports"]))
     except (OSError, ValueError, KeyError):
-        raise DeployError(f"{folder} is no deployment; 'pacfl deploy init {folder} --clients 3' makes one") from None
-
-
-def add_site(folder: Path) -> int:
-    """Prepare one more site; its number."""
-    plan = load(folder)
-    more = Plan(plan.clients + 1, plan.hosts, plan.port, (*plan.site_ports, free_ports(1)[0]))
-    certificate = (folder / "server" / "ca.crt").read_bytes()
-    _site(folder / "sites" / str(plan.clients), more, plan.clients, certificate)
-    _write(folder / PLAN, json.dumps(asdict(more), indent=2) + "\n")
-    return plan.clients
+        raise DeployError(
+            f"{folder} is not a deployment; 'pacfl deploy init {folder} --clients 3' creates one"
+        ) from None
 
 
 def free_ports(n: int) -> list[int]:
-    """Ports on loopback that nobody has now."""
+    """Ports on loopback that are free now."""
     sockets = [socket.socket() for _ in range(n)]
     try:
         for one in sockets:
@@ -84,20 +76,20 @@ def free_ports(n: int) -> list[int]:
             one.close()
 
 
-def _server(folder: Path, plan: Plan, bind: str) -> bytes:
+def _server(folder: Path, deployment: Deployment, bind: str) -> bytes:
     server, authority = _private(folder / "server"), _private(folder / "authority")
-    certificate = keys.write_certificates(authority, server, plan.hosts)
-    _write(server / "start.sh", files.superlink(bind, plan.port), executable=True)
-    _write(server / "register.sh", files.register(plan.port), executable=True)
-    _write(server / "run.sh", files.start_run(plan.port), executable=True)
+    certificate = keys.write_certificates(authority, server, deployment.hosts)
+    _write(server / "start.sh", files.superlink(bind, deployment.port), executable=True)
+    _write(server / "register.sh", files.register(deployment.port), executable=True)
+    _write(server / "run.sh", files.start_run(deployment.port), executable=True)
     return certificate
 
 
-def _site(site: Path, plan: Plan, i: int, certificate: bytes) -> None:
+def _site(site: Path, deployment: Deployment, i: int, certificate: bytes) -> None:
     _private(site)
     keys.write_node_key(site)
     keys.write_secret(site / "ca.crt", certificate)
-    script = files.supernode(plan.hosts[0], plan.port, plan.site_ports[i], i, plan.clients)
+    script = files.supernode(deployment.hosts[0], deployment.port, deployment.site_ports[i], i, deployment.clients)
     _write(site / "start.sh", script, executable=True)
     _write(site / "site.config", "")
 
@@ -108,7 +100,7 @@ def _app(folder: Path, settings: Mapping[str, Mapping[str, Any]], seed: int) -> 
 
 
 FEDERATION: Final[Mapping[str, Any]] = {
-    "folder": "federation",  # where the server is started, in server/
+    "folder": "federation",  # in server/, where the server is started
     "task": "pacfl.flower.digits",
     "minimum-clients": 2,
     "deadline": 300.0,

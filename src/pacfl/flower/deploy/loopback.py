@@ -1,4 +1,4 @@
-"""A whole federation on this machine, with TLS and authentication as it would have them on many."""
+"""A complete federation on this machine, with TLS and authentication as on many."""
 
 import json
 import os
@@ -19,13 +19,13 @@ SECONDS_TO_START: Final = 60.0
 
 
 def up(folder: Path) -> Iterator[str]:
-    """Start whatever is not running, and begin the federation or go on with it; tells each step."""
-    plan = layout.load(folder)
+    """Start whatever is not running, and start or resume the federation; yields what was started."""
+    deployment = layout.load(folder)
     fresh = SERVER not in processes.running(folder)
     if fresh:
         start_server(folder)
-        yield f"server on {plan.hosts[0]}:{plan.port}"
-    for i in range(plan.clients):
+        yield f"server on {deployment.hosts[0]}:{deployment.port}"
+    for i in range(deployment.clients):
         if site(i) not in processes.running(folder):
             register(folder, i)
             start_site(folder, i)
@@ -43,8 +43,8 @@ def down(folder: Path) -> Iterator[str]:
 
 
 def start_server(folder: Path) -> None:
-    """The SuperLink, waited for until it listens."""
-    plan = layout.load(folder)
+    """Start the SuperLink and wait until it listens."""
+    deployment = layout.load(folder)
     server = folder / "server"
     processes.start(folder, SERVER, [str(server / "start.sh")], _environment(), server / "superlink.log")
     end = time.monotonic() + SECONDS_TO_START
@@ -53,7 +53,7 @@ def start_server(folder: Path) -> None:
             break
         with socket.socket() as probe:
             probe.settimeout(1.0)
-            if probe.connect_ex(("127.0.0.1", plan.port)) == 0:
+            if probe.connect_ex(("127.0.0.1", deployment.port)) == 0:
                 return
         time.sleep(0.2)
     raise DeployError(
@@ -62,20 +62,20 @@ def start_server(folder: Path) -> None:
 
 
 def register(folder: Path, i: int) -> None:
-    """Let a site in. Nothing changes for one that is known."""
+    """Register a site. Nothing changes for one that is registered."""
     done = _flower(folder, "register.sh", str((folder / "sites" / str(i) / "node.pub").absolute()))
     if not done.get("success") and "already" not in str(done).lower():
         raise DeployError(f"site {i} was not registered: {done.get('error-message', done)}")
 
 
 def start_site(folder: Path, i: int) -> None:
-    """A SuperNode."""
+    """Start the SuperNode of a site."""
     where = folder / "sites" / str(i)
     processes.start(folder, site(i), [str(where / "start.sh")], _environment(), where / "supernode.log")
 
 
 def begin(folder: Path, *options: str) -> str:
-    """Begin a run of the federation; its id."""
+    """Start a run of the federation; its id."""
     done = _flower(folder, "run.sh", *options)
     if not done.get("success"):
         raise DeployError(f"the run did not start: {done.get('error-message', done)}")
@@ -88,30 +88,30 @@ def site(i: int) -> str:
 
 
 def federation(folder: Path) -> Path:
-    """Where the server keeps the federation."""
+    """The folder in which the server stores the federation."""
     return folder / "server" / "federation"
 
 
 def _flower(folder: Path, script: str, *arguments: str) -> dict[str, Any]:
-    """What one of the operator's scripts tells; a server that has just started may be too busy to answer at once."""
+    """The reply to one of the operator's scripts; a server that has just started may be too busy at first."""
     end = time.monotonic() + SECONDS_TO_START
     while True:
-        told = _told([str((folder / "server" / script).absolute()), *arguments])
-        if "is unavailable" not in str(told.get("error-message")) or time.monotonic() > end:
-            return told
+        reply = _reply([str((folder / "server" / script).absolute()), *arguments])
+        if "is unavailable" not in str(reply.get("error-message")) or time.monotonic() > end:
+            return reply
 
 
-def _told(command: list[str]) -> dict[str, Any]:
+def _reply(command: list[str]) -> dict[str, Any]:
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False, timeout=120)
     try:
-        told: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+        reply: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
     except ValueError:
         return {"success": False, "error-message": (done.stdout + done.stderr)[-2000:]}
-    return told
+    return reply
 
 
 def _environment() -> dict[str, str]:
-    """Flower starts its own programs by name: those beside this Python come first."""
+    """Flower starts its programs by name: those beside this Python come first."""
     here = str(Path(sys.executable).parent)
     return {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', '')}"}
 

@@ -1,0 +1,117 @@
+"""The client side: one handler for each type of message."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import torch
+from flwr.app import Context, RecordDict
+from flwr.app import Message as Envelope
+from flwr.clientapp import ClientApp
+
+from pacfl.federation.client_side import ClientSide
+from pacfl.federation.message import ClientId
+from pacfl.federation.private import promised
+from pacfl.flower import wire
+from pacfl.flower.client_memory import ClientMemory
+from pacfl.flower.message_types import EVALUATE, IDENTITY, SIGNATURE, TRAIN, register
+from pacfl.flower.signature_ledger import Budget, SignatureLedger
+
+LARGEST_DOWNLOAD = 2**33  # bytes; a client trusts its server further than the server trusts it
+LEDGER = ".signatures"  # in the folder of memories; no federation can have this name
+
+# Context, federation and client -> the client's side of the algorithm, and the folder of memories
+ClientLoader = Callable[[Context, str, ClientId], tuple[ClientSide, Path]]
+
+
+def client_app(load: ClientLoader) -> ClientApp:
+    """A ClientApp for the clients that `load` returns."""
+
+    def reply(envelope: Envelope, context: Context) -> Envelope:
+        return Envelope(handle(envelope.metadata.message_type, envelope.content, context, load), reply_to=envelope)
+
+    return register(reply)
+
+
+def handle(message_type: str, content: RecordDict, context: Context, load: ClientLoader) -> RecordDict:
+    """The reply to a message."""
+    torch.set_num_threads(1)  # the same bits on every machine
+    return HANDLERS[message_type](Request(content, context, load))
+
+
+class Request:
+    """A message to a client."""
+
+    def __init__(self, content: RecordDict, context: Context, load: ClientLoader) -> None:
+        """Read the header."""
+        self.content, self.context = content, context
+        self.about = wire.about(content)
+        self.round, self.client = (_natural(self.about.get(key), key) for key in ("round", "client"))
+        self._load = load
+
+    def load(self) -> tuple[ClientSide, ClientMemory, SignatureLedger]:
+        """The client's side of the algorithm, its memory of this federation, and its ledger of all federations."""
+        federation = str(self.about.get("federation"))
+        if not re.fullmatch(r"[0-9a-z-]{1,64}", federation):
+            raise ValueError(f"a federation's name has letters, digits and hyphens, got {federation!r}")
+        side, folder = self._load(self.context, federation, self.client)
+        return side, ClientMemory(folder / federation / str(self.client)), SignatureLedger(folder / LEDGER)
+
+    def header(self, side: ClientSide) -> dict[str, str | int | bool]:
+        """The header of a reply to training or evaluation."""
+        return {"round": self.round, "size": len(side.pool.client_indices[self.client].train)}
+
+
+def _identity(request: Request) -> RecordDict:
+    """The server uses this claim in simulations only."""
+    partition = _natural(request.context.node_config.get("partition-id", 0), "partition-id")
+    return wire.pack({}, {"partition": partition})
+
+
+def _signature(request: Request) -> RecordDict:
+    side, _, ledger = request.load()
+    data = side.pool.raw[side.pool.client_indices[request.client].train]
+    profile = ledger.release(
+        data,
+        promised(side.algorithm),
+        lambda: side.profile(request.round, request.client),
+        Budget.read(request.context.node_config),
+    )
+    return wire.pack(profile, {"round": request.round})  # without the number of samples: it is not needed here
+
+
+def _train(request: Request) -> RecordDict:
+    side, stored, _ = request.load()
+    t, client, down = request.round, request.client, wire.unpack(request.content, LARGEST_DOWNLOAD)
+    memory, last = stored.before(t)
+    memory = side.algorithm.init_client(side.model) if memory is None else memory
+    # The received model is evaluated in the same reply: another message would start another process
+    scores = side.evaluate(t, client, down, memory, last, False, 0) if request.about.get("evaluate") else {}
+    up, memory, trained = side.train(t, client, down, memory)
+    stored.save(t, memory, last if trained is None else trained, _natural(request.about.get("safe"), "safe"))
+    return wire.pack(up, request.header(side), scores)
+
+
+def _evaluate(request: Request) -> RecordDict:
+    side, stored, _ = request.load()
+    t, client, down = request.round, request.client, wire.unpack(request.content, LARGEST_DOWNLOAD)
+    memory, last = stored.before(t + 1)
+    memory = side.algorithm.init_client(side.model) if memory is None else memory
+    personal, fine_tune = bool(request.about.get("personal")), _natural(request.about.get("fine-tune"), "fine-tune")
+    scores = side.evaluate(t, client, down, memory, last, personal, fine_tune)
+    return wire.pack({}, request.header(side), scores)
+
+
+HANDLERS: Final[Mapping[str, Callable[[Request], RecordDict]]] = {
+    IDENTITY: _identity,
+    SIGNATURE: _signature,
+    TRAIN: _train,
+    EVALUATE: _evaluate,
+}
+
+
+def _natural(value: object, name: str) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name} must be an integer of at least 0, got {value!r}")
+    return value
