@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from pacfl.experiment.compare import HOW_OFTEN_JUDGED
-from pacfl.report.seeds import SeedMean, mark_best, seed_mean
+from pacfl.experiment.seeds import SeedMean, mark_best, seed_mean
 from pacfl.report.summary import NEWCOMERS, RunSummary
 from pacfl.report.titles import description, differing, titles
 

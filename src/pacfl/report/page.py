@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from pacfl import __version__
 from pacfl.errors import library
+from pacfl.experiment.seeds import TEST
 from pacfl.files import write_atomically
 from pacfl.report.experiments import experiments
 from pacfl.report.payload import payload
-from pacfl.report.seeds import TEST
 from pacfl.report.summary import NEWCOMERS, ReportData
 
 ASSETS: Final = Path(__file__).parent / "assets"

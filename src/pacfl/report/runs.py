@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import squareform
@@ -17,7 +17,6 @@ from pacfl.subspace import Clustering, MergeSuggestion
 from pacfl.subspace.newcomers import place
 
 Record = Mapping[str, Any]
-WITHOUT_CLUSTERS: Final = ("solo",)  # every client has a model of its own
 
 
 def read(folder: RunFolder, solo: Sequence[RunFolder] = ()) -> RunSummary:
@@ -28,7 +27,7 @@ def read(folder: RunFolder, solo: Sequence[RunFolder] = ()) -> RunSummary:
     n = int(settings["data"]["clients"])
     rounds = int(settings["schedule"]["rounds"])
     last = {p: by for i, record in enumerate(records) for p, by in _scores(record, newcomers=i > rounds).items()}
-    clustered = settings["algorithm"]["name"] not in WITHOUT_CLUSTERS
+    clustered = settings["algorithm"]["name"] != "solo"  # where every client has a model of its own
     return RunSummary(
         hash=result["hash"],
         seed=settings["seed"],

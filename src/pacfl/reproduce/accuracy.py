@@ -15,10 +15,9 @@ from pacfl.reproduce.tables import (
     Runs,
     Table,
     accuracies,
-    counted,
+    clusters_and_ari,
     leaders,
     named,
-    over_seeds,
     percent,
     settings,
 )
@@ -62,12 +61,9 @@ def _by_method(item: Item, outcome: Outcome, column: str) -> dict[str, Runs]:
 def _cells(runs: Runs, protocols: tuple[str, ...], lacking: str | None) -> tuple[str, ...]:
     if not runs:
         return (NOT_HERE if lacking else NOT_RUN, *[""] * (len(protocols) + 4))
-    whole = [run for run in runs if "diverged" not in run]
-    aris = [run["ari"] for run in whole if run["ari"] is not None]
     return (
         *(percent(runs, p) for p in protocols),
-        counted([run["clusters"] for run in whole]),
-        over_seeds(aris),
+        *clusters_and_ari(runs),
         settings(runs),
         " ".join(str(run["seed"]) for run in runs),
         " ".join(run["hash"][:8] for run in runs),

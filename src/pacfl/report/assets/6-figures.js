@@ -128,7 +128,7 @@ const FIGURES = {
             seed: run.seed,
             client,
             name: nameOf(client),
-            cluster: cluster[client],
+            cluster: run.clusters == null || cluster[client] < 0 ? "-" : cluster[client],
             received,
             personal: after[client],
             run: run.hash,

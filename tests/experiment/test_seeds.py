@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind, ttest_rel
 
-from pacfl.report.seeds import ENOUGH_TO_PAIR, LEVEL, SeedMean, best_and_ties, mark_best, p_value, seed_mean
+from pacfl.experiment.seeds import ENOUGH_TO_PAIR, LEVEL, SeedMean, best_and_ties, mark_best, p_value, seed_mean
 
 accuracies = st.lists(st.floats(0, 1), min_size=2, max_size=8)
 pairs = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=8)

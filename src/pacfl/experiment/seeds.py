@@ -1,6 +1,6 @@
 """Statistics over seeds: mean, standard deviation, and which differences are more than noise.
 
-A standard deviation over seeds has the divisor n, here and in `pacfl reproduce`; so has one over clients.
+A standard deviation over seeds has the divisor n, in `pacfl report` and in `pacfl reproduce`; so has one over clients.
 """
 
 from collections.abc import Mapping, Sequence
