@@ -1,4 +1,4 @@
-"""Weighted gradient diversity, recorded while a real federation learns."""
+"""Weighted gradient diversity, recorded during the training of a real federation."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -31,8 +31,8 @@ def weighted_diversity(gradients: Array) -> float:
 def recorded(item: Item, column: str, request: Request) -> Iterator[dict[str, Any]]:
     """Diversity within and across clusters, for every method of the item."""
     for run in expand(item.table(column, request.scale)):
-        for told in _recorded(run, request):
-            yield {"column": column, "method": run.label(), "hash": run.hash, **told}
+        for entry in _recorded(run, request):
+            yield {"column": column, "method": run.label(), "hash": run.hash, **entry}
 
 
 def _recorded(run: Run, request: Request) -> Iterator[dict[str, Any]]:
@@ -42,9 +42,9 @@ def _recorded(run: Run, request: Request) -> Iterator[dict[str, Any]]:
     last = run.schedule.rounds
     wanted = {2**i for i in range(last.bit_length()) if 2**i <= last} | {last}
     with federation.backend(request.workers, run.device, run.engine) as backend:
-        for played in going_on(federation, backend, {}):
-            if played.plan.sampled and played.t + 1 in wanted:
-                yield {"round": played.t + 1, **_within_and_across(federation, engine, played.state)}
+        for finished in going_on(federation, backend, {}):
+            if finished.plan.sampled and finished.t + 1 in wanted:
+                yield {"round": finished.t + 1, **_within_and_across(federation, engine, finished.state)}
 
 
 def _within_and_across(federation: Federation, engine: Engine, state: State) -> dict[str, Any]:
