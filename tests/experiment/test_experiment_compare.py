@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster
 
@@ -193,24 +192,26 @@ def test_a_clustering_can_be_cut_again_from_what_is_stored(setting: dict[str, An
     folder = finished(run, tmp_path)
     stored = load_clustering(folder)
     assert stored is not None
-    facts, arrays = stored
+    clustering = stored.clustering
     cluster_of = folder.records()[-1]["cluster_of"]
-    assert [cluster_of[str(c)] for c in arrays["clients"]] == arrays["labels"].tolist()
-    cut = agglomerate(arrays["distances"], facts["threshold"], facts["linkage"])
-    assert cut.tolist() == arrays["labels"].tolist()
-    by_scipy = fcluster(arrays["merges"], facts["threshold"], "distance")
+    assert [cluster_of[str(c)] for c in stored.clients] == clustering.labels.tolist()
+    cut = agglomerate(clustering.distances(), clustering.threshold, clustering.linkage)
+    assert cut.tolist() == clustering.labels.tolist()
+    by_scipy = fcluster(stored.merges, clustering.threshold, "distance")
     assert len(set(zip(by_scipy.tolist(), cut.tolist(), strict=True))) == len(set(cut.tolist()))
-    assert arrays["proximity"].shape == arrays["distances"].shape == (8, 8)
-    assert len(arrays["noise_scale"]) == 8
-    assert facts["evidence"]["reasons"]
+    assert clustering.proximity.shape == (8, 8)
+    assert len(clustering.noise_scale) == 8
+    assert clustering.evidence["reasons"]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_few_clients_are_described_too(n: int, tmp_path: Path) -> None:
     (run,) = runs_of(data={"name": "digits", "clients": n}, algorithm={"name": "pacfl"}, schedule={"rounds": 1})
     folder = finished(run, tmp_path)
-    with np.load(folder.path / "clustering.npz", allow_pickle=False) as file:
-        assert file["merges"].shape == (n - 1, 4)
+    stored = load_clustering(folder)
+    assert stored is not None
+    assert stored.merges.shape == (n - 1, 4)
+    assert stored.clustering.proximity.shape == (n, n)
 
 
 def test_only_pacfl_has_a_grouping(tmp_path: Path) -> None:

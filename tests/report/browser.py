@@ -1,4 +1,4 @@
-"""A page in a browser: what hands and eyes do there."""
+"""A page in a browser: what a user does and sees there."""
 
 import base64
 import time
@@ -15,18 +15,18 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 20.0) -> Any
         if value := condition():
             return value
         time.sleep(0.05)
-    raise AssertionError(f"never came: {what}")
+    raise AssertionError(f"did not happen: {what}")
 
 
 def drawn(page: Any, figure: str) -> None:
-    """Bring a figure into sight and wait until it is there."""
+    """Scroll to a figure and wait until it is drawn."""
     box = f"document.querySelector('[data-figure=\"{figure}\"] .drawing')"
     page.execute_script(f"{box}.scrollIntoView({{block: 'center'}})")
     until(lambda: page.execute_script(f"return !!{box}.querySelector('svg, canvas')"), figure)
 
 
 def slide(page: Any, beta: float) -> int:
-    """Move the slider as a hand does; how many clusters the page then counts."""
+    """Move the slider; the number of clusters that the page then shows."""
     page.execute_script(
         "const s = document.getElementById('beta'); s.value = arguments[0]; s.dispatchEvent(new Event('input'));",
         beta,
@@ -42,12 +42,12 @@ def choose(page: Any, select: str, value: str) -> None:
 
 
 def saved(page: Any, figure: str, kind: str) -> bytes:
-    """What a save button hands to the browser."""
+    """The file that a save button makes."""
     page.execute_script(f"""
-        window.kept = null;
+        window.savedFile = null;
         window.makeUrl ??= URL.createObjectURL;
-        URL.createObjectURL = (blob) => {{ const r = new FileReader(); r.onload = () => window.kept = r.result;
+        URL.createObjectURL = (blob) => {{ const r = new FileReader(); r.onload = () => window.savedFile = r.result;
                                            r.readAsDataURL(blob); return window.makeUrl.call(URL, blob); }};
         document.querySelector('[data-figure="{figure}"] [data-save="{kind}"]').click();""")
-    url = until(lambda: page.execute_script("return window.kept"), f"{kind} of {figure}")
+    url = until(lambda: page.execute_script("return window.savedFile"), f"{kind} of {figure}")
     return base64.b64decode(url.partition(",")[2])

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("torch", reason="runs are read by what plays them, which needs torch")
+pytest.importorskip("torch", reason="some tests here train, which needs torch")
 pytest.importorskip("vl_convert", reason="pages need the extra: pip install 'pacfl[report]'")
-pytest.importorskip("selenium", reason="pages are tried in a browser by selenium")
+pytest.importorskip("selenium", reason="pages are tested in a browser by selenium")
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -43,7 +43,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def opened(browser: Any) -> Iterator[Open]:
-    """Opens the page of a folder of runs; afterwards, the browser must have had nothing to complain of."""
+    """Opens the page of a folder of runs; afterwards, the browser's log must be empty."""
 
     def open_page(runs: Path) -> Any:
         path = runs.with_suffix(".html")

@@ -1,26 +1,27 @@
-"""Folders of runs as experiments leave them, made up in no time and of any size."""
+"""Run folders as experiments write them, made up quickly and of any size."""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pacfl.experiment.description import save_clustering
 from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import result, spread
 from pacfl.signatures import federation
 from pacfl.signatures.sigfile import SignatureFile
 from pacfl.subspace import cluster, signature, split_half_angles
-from pacfl.subspace.hierarchy import dendrogram
 
 GROUPS = ("sea", "land", "air", "fire")
 METHODS = ("solo", "fedavg", "fedprox", "fednova", "scaffold", "lg-fedavg", "per-fedavg", "ifca", "cfl", "pacfl")
 
 
 def angles(true_cluster: Sequence[int], seed: int = 0) -> np.ndarray:
-    """Degrees between clients: small within a group, large between groups, and no two alike."""
+    """Degrees between clients: small within a cluster, large between clusters, and no two equal."""
     rng = np.random.default_rng(seed)
     own = np.asarray(true_cluster)
     base = np.where(own[:, None] == own[None, :], 3.0, 12.0 + 4.0 * np.abs(own[:, None] - own[None, :]))
@@ -36,12 +37,12 @@ def write_runs(
     seeds: Sequence[int] = (0, 1, 2),
     n: int = 100,
     newcomers: int = 0,
-    **told: Any,
+    **options: Any,
 ) -> Path:
-    """A folder of finished runs: methods × seeds on n clients in four groups."""
+    """A folder of finished runs: methods × seeds on n clients in four clusters."""
     for seed in seeds:
         for i, method in enumerate(methods):
-            write_run(runs, {"name": method}, seed, n, newcomers, skill=0.5 + 0.04 * i, **told)
+            write_run(runs, {"name": method}, seed, n, newcomers, skill=0.5 + 0.04 * i, **options)
     return runs
 
 
@@ -57,13 +58,17 @@ def write_run(
     square: np.ndarray | None = None,
     threshold: float | None = None,
     learning: Mapping[str, Any] | None = None,
+    sections: Mapping[str, Mapping[str, Any]] | None = None,
+    evidence: Mapping[str, Any] | None = None,
 ) -> RunFolder:
-    """One finished run."""
+    """One finished run; sections: settings to replace, evidence: fields to add to that of the clustering."""
     rng = np.random.default_rng([seed, n, sum(map(ord, str(algorithm)))])
     true_cluster = np.arange(n) % len(GROUPS)
     late = list(range(n - newcomers, n))
     settings = _settings(algorithm, seed, n, newcomers, dataset)
     settings["learning"] |= learning or {}
+    for section, values in (sections or {}).items():
+        settings[section] |= values
     name = sha256(json.dumps(settings).encode()).hexdigest()[:16]
     folder = RunFolder(runs / name)
     folder.path.mkdir(parents=True)
@@ -73,13 +78,14 @@ def write_run(
     for record in records:
         folder.append(record)
     if algorithm["name"] == "pacfl":
-        _describe_clustering(folder, angles(true_cluster.tolist(), seed) if square is None else square, seed, threshold)
+        square = angles(true_cluster.tolist(), seed) if square is None else square
+        _describe_clustering(folder, square, seed, threshold, evidence or {})
     folder.finish({"hash": name, "algorithm": algorithm["name"], "seed": seed, **result(records, 50), "seconds": 12.5})
     return folder
 
 
 def write_federation(folder: Path, names: Sequence[str], kinds: int = 3) -> Path:
-    """What `pacfl cluster` leaves: parties of some kinds, in turn."""
+    """What `pacfl cluster` writes: parties of some kinds, in turn."""
     rng = np.random.default_rng(0)
     data = [rng.normal(size=(60, 20)) + 3 * np.eye(20)[i % kinds] for i in range(len(names))]
     clients = {
@@ -93,7 +99,7 @@ def write_federation(folder: Path, names: Sequence[str], kinds: int = 3) -> Path
 
 def _settings(algorithm: Mapping[str, Any], seed: int, n: int, newcomers: int, dataset: str) -> dict[str, Any]:
     return {
-        "format": 1,
+        "format": 2,
         "seed": seed,
         "data": {"name": dataset, "clients": n, "scheme": {"kind": "by-set", "size": 60}, "sets": list(GROUPS)},
         "model": {"name": "mlp"},
@@ -130,24 +136,24 @@ def _records(rng: np.random.Generator, true_cluster: np.ndarray, late: list[int]
             "cluster_of": cluster_of, "clusters": len(set(cluster_of.values())), "sizes": [n], "ari": 1.0,
         }  # fmt: skip
         if t >= 50 or (t + 1) % 5 == 0:
-            judged = late if t == 51 else founders
+            evaluated = late if t == 51 else founders
             protocols = [
                 "received",
                 "last_trained",
                 *(["personal"] if t >= 50 else []),
                 *(["fine_tuned"] if t == 51 else []),
             ]
-            record |= _scores(rng, judged, protocols, skill * (1 - np.exp(-(t + 5) / 15)), talent)
+            record |= _scores(rng, evaluated, protocols, skill * (1 - np.exp(-(t + 5) / 15)), talent)
         yield record
 
 
 def _scores(
-    rng: np.random.Generator, judged: list[int], protocols: list[str], level: float, talent: np.ndarray
+    rng: np.random.Generator, evaluated: list[int], protocols: list[str], level: float, talent: np.ndarray
 ) -> dict[str, Any]:
     by_client = {
         protocol: {
             str(c): [float(np.clip(level + talent[c] + rng.normal(0.02 * i, 0.01), 0, 1)), float(2.5 - 2 * level)]
-            for c in judged
+            for c in evaluated
         }
         for i, protocol in enumerate(protocols)
     }
@@ -158,15 +164,13 @@ def _scores(
     }
 
 
-def _describe_clustering(folder: RunFolder, square: np.ndarray, seed: int, threshold: float | None) -> None:
+def _describe_clustering(
+    folder: RunFolder, square: np.ndarray, seed: int, threshold: float | None, evidence: Mapping[str, Any]
+) -> None:
     n = len(square)
     own = list(3.5 + 0.3 * np.random.default_rng(seed).standard_normal((n, 8)))
     if n > 200 and threshold is None:
         threshold = 8.0  # to choose one takes long
     found = cluster(square, own, threshold=threshold)
-    distances = found.distances()
-    told = {word: getattr(found, word) for word in ("measure", "linkage", "threshold", "reference_scale", "evidence")}
-    folder.describe(
-        "clustering", told, clients=np.arange(n), labels=found.labels, proximity=found.proximity,
-        noise_scale=found.noise_scale, distances=distances, merges=dendrogram(distances, found.linkage),
-    )  # fmt: skip
+    found = replace(found, evidence={**found.evidence, **evidence})
+    save_clustering(folder, range(n), found)

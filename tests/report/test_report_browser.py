@@ -43,7 +43,7 @@ def test_curves_show_what_is_asked(opened: Open, small: Path, what: str, against
     until(lambda: page.execute_script(titles, what, against), f"{what} against {against}")
 
 
-def test_names_that_are_scripts_stay_names(opened: Open, tmp_path: Path) -> None:
+def test_names_that_are_scripts_stay_text(opened: Open, tmp_path: Path) -> None:
     for name in ("fedavg", "pacfl"):
         write_run(tmp_path / "runs", {"name": name, "note": EVIL}, 0, 4, dataset=EVIL, names=(EVIL, "'", '"', "=1+1"))
     page = opened(tmp_path / "runs")
@@ -55,7 +55,7 @@ def test_names_that_are_scripts_stay_names(opened: Open, tmp_path: Path) -> None
     assert "'=1+1" in saved(page, "clusters", "CSV of clusters").decode()
 
 
-def test_several_experiments_are_chosen_between(opened: Open, tmp_path: Path) -> None:
+def test_one_of_several_experiments_is_selected(opened: Open, tmp_path: Path) -> None:
     write_runs(tmp_path / "runs", ("fedavg", "pacfl"), seeds=(0, 1), n=8)
     write_runs(tmp_path / "runs", ("fedavg",), seeds=(5,), n=6, dataset="other")
     page = opened(tmp_path / "runs")
@@ -67,7 +67,7 @@ def test_several_experiments_are_chosen_between(opened: Open, tmp_path: Path) ->
     drawn(page, "curves")
 
 
-def test_evidence_comes_and_goes_with_the_grouping_that_has_it(opened: Open, tmp_path: Path) -> None:
+def test_stability_is_shown_only_for_a_clustering_that_has_it(opened: Open, tmp_path: Path) -> None:
     chosen = write_run(tmp_path / "runs", {"name": "pacfl"}, 0, 12)
     given = write_run(tmp_path / "runs", {"name": "pacfl", "threshold": 9.0}, 0, 12, threshold=9.0)
     page = opened(tmp_path / "runs")
@@ -90,7 +90,18 @@ def test_nothing_is_wider_than_the_screen(opened: Open, small: Path, width: int,
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_paper_has_every_figure(opened: Open, small: Path) -> None:
+def test_no_table_is_clipped_at_1280(opened: Open, tmp_path: Path, browser: Any) -> None:
+    runs = write_runs(tmp_path / "runs", METHODS, seeds=(0, 1, 2), n=20, newcomers=4)
+    write_run(runs, {"name": "pacfl", "measure": "sum", "linkage": "complete", "threshold": 20.0}, 0, 20, newcomers=4)
+    size = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    clipped = """return [...document.querySelectorAll('.wide')].filter(box => box.scrollWidth > box.clientWidth)
+        .map(box => box.firstElementChild.className || box.firstElementChild.id)"""
+    assert opened(runs).execute_script(clipped) == []
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_print_has_every_figure(opened: Open, small: Path) -> None:
     page = opened(small)
     page.execute_script("window.dispatchEvent(new Event('beforeprint'))")
     missing = (
@@ -106,7 +117,7 @@ def test_a_hundred_clients_and_thirty_runs_open_within_two_seconds(opened: Open,
     assert int(page.execute_script("return document.documentElement.dataset.ready")) < 2000
 
 
-def test_two_thousand_clients_are_explored_without_waiting(opened: Open, tmp_path: Path) -> None:
+def test_the_slider_of_two_thousand_clients_answers_within_a_tenth_of_a_second(opened: Open, tmp_path: Path) -> None:
     page = opened(write_runs(tmp_path / "runs", ("pacfl",), seeds=(0,), n=2000))
     assert int(page.execute_script("return document.documentElement.dataset.ready")) < 2000
     drawn(page, "clusters")
@@ -122,7 +133,7 @@ def test_two_thousand_clients_are_explored_without_waiting(opened: Open, tmp_pat
     assert np.median(spent) < 100
 
 
-def test_a_federation_that_learnt_nothing_shows_who_is_alike(opened: Open, tmp_path: Path) -> None:
+def test_a_federation_of_signatures_shows_its_clusters(opened: Open, tmp_path: Path) -> None:
     names = [f"hospital {i}" for i in range(8)] + [EVIL]
     page = opened(write_federation(tmp_path / "hospitals", names))
     drawn(page, "clusters")
@@ -133,12 +144,12 @@ def test_a_federation_that_learnt_nothing_shows_who_is_alike(opened: Open, tmp_p
     choose(page, "client", "8")
     assert page.execute_script("return document.getElementById('client-facts').textContent").startswith(EVIL)
     assert page.title == "pacfl report: hospitals"
-    told = page.execute_script("return document.getElementById('clustering').textContent")
-    assert "Hash of the federation" in told
-    assert "run " not in told.lower()
+    text = page.execute_script("return document.getElementById('clustering').textContent")
+    assert "Hash of the federation" in text
+    assert "run " not in text.lower()
 
 
-def test_runs_and_a_federation_on_one_page_are_chosen_at_the_top(browser: Any, small: Path, tmp_path: Path) -> None:
+def test_runs_and_a_federation_on_one_page_are_selected_at_the_top(browser: Any, small: Path, tmp_path: Path) -> None:
     folder = write_federation(tmp_path / "hospitals", [f"hospital {i}" for i in range(9)])
     path = tmp_path / "both.html"
     write(gather([str(small), str(folder)], small), path)

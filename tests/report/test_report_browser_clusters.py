@@ -1,14 +1,16 @@
-"""Clusters in a real browser: the slider, the map of angles, who is with whom."""
+"""Clusters in a real browser: the slider, the heat map, the members of each cluster."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster
 
 from pacfl.report.gather import gather
-from tests.report.browser import Open, choose, drawn, slide
-from tests.report.folders import write_run
+from pacfl.signatures import federation
+from tests.report.browser import Open, choose, drawn, saved, slide
+from tests.report.folders import write_federation, write_run
 
 
 def betas(merges: np.ndarray) -> list[float]:
@@ -17,29 +19,29 @@ def betas(merges: np.ndarray) -> list[float]:
 
 
 def test_the_slider_gives_scipys_clusters_at_every_beta(opened: Open, small: Path) -> None:
-    run = next(run for run in gather([str(small)], small).runs if run.grouped and run.seed == 0)
-    assert run.grouped is not None
+    run = next(run for run in gather([str(small)], small).runs if run.clustering and run.seed == 0)
+    assert run.clustering is not None
     page = opened(small)
     counts = {}
-    for beta in betas(run.grouped.merges):
-        expected = fcluster(run.grouped.merges, beta, "distance")
+    for beta in betas(run.clustering.merges):
+        expected = fcluster(run.clustering.merges, beta, "distance")
         assert slide(page, beta) == len(set(expected)), beta
         members = page.execute_script(
             "return [...document.querySelectorAll('#cluster-list tbody tr')].map(r => r.cells[3].textContent)"
         )
         ours = {frozenset(map(int, text.split(", "))) for text in members}
-        theirs = {frozenset(run.grouped.clients[expected == k].tolist()) for k in set(expected)}
+        theirs = {frozenset(run.clustering.clients[expected == k].tolist()) for k in set(expected)}
         assert ours == theirs, beta
         counts[beta] = len(theirs)
     assert (min(counts.values()), max(counts.values())) == (1, 24)
 
 
-def test_the_chosen_beta_is_where_it_starts_and_comes_back_to(opened: Open, small: Path) -> None:
-    run = next(run for run in gather([str(small)], small).runs if run.grouped and run.seed == 0)
-    assert run.grouped is not None
+def test_the_slider_starts_at_the_chosen_beta_and_returns_to_it(opened: Open, small: Path) -> None:
+    run = next(run for run in gather([str(small)], small).runs if run.clustering and run.seed == 0)
+    assert run.clustering is not None
     page = opened(small)
     shown = "return Number(document.getElementById('beta-number').value)"
-    assert page.execute_script(shown) == pytest.approx(run.grouped.threshold)
+    assert page.execute_script(shown) == pytest.approx(run.clustering.clustering.threshold)
     assert page.execute_script("return document.getElementById('count').textContent") == "4 clusters"
     page.execute_script("document.getElementById('fewer').click()")
     assert page.execute_script("return document.getElementById('count').textContent") == "3 clusters"
@@ -47,13 +49,14 @@ def test_the_chosen_beta_is_where_it_starts_and_comes_back_to(opened: Open, smal
         page.execute_script("document.getElementById('more').click()")
     assert page.execute_script("return document.getElementById('count').textContent") == "6 clusters"
     page.execute_script("document.getElementById('chosen').click()")
-    assert page.execute_script(shown) == pytest.approx(run.grouped.threshold)
+    assert page.execute_script(shown) == pytest.approx(run.clustering.clustering.threshold)
     assert (
-        page.execute_script("return document.getElementById('reasons').textContent") == run.grouped.evidence["reasons"]
+        page.execute_script("return document.getElementById('reasons').textContent")
+        == run.clustering.clustering.evidence["reasons"]
     )
 
 
-def test_clusters_are_coloured_and_those_that_are_not_split_keep_their_colour(opened: Open, small: Path) -> None:
+def test_clusters_that_are_not_split_do_not_change_colour(opened: Open, small: Path) -> None:
     page = opened(small)
     drawn(page, "clusters")
     chips = "return [...document.querySelectorAll('#cluster-list .chip')].map(c => c.style.background)"
@@ -69,9 +72,9 @@ def test_clusters_are_coloured_and_those_that_are_not_split_keep_their_colour(op
     assert set(strips) - {None, "currentColor"}
 
 
-def test_hovering_tells_client_cluster_size_and_angle(opened: Open, small: Path) -> None:
-    run = next(run for run in gather([str(small)], small).runs if run.grouped and run.seed == 0)
-    assert run.grouped is not None
+def test_the_tooltip_names_client_cluster_size_and_angle(opened: Open, small: Path) -> None:
+    run = next(run for run in gather([str(small)], small).runs if run.clustering and run.seed == 0)
+    assert run.clustering is not None
     page = opened(small)
     drawn(page, "clusters")
     text = page.execute_script("""
@@ -84,31 +87,31 @@ def test_hovering_tells_client_cluster_size_and_angle(opened: Open, small: Path)
     a, b = (int(line.split(":")[0].removeprefix("client ")) for line in (first, second))
     assert "of 6 clients" in first
     assert f"{run.clients.train[a]} samples" in first
-    assert float(angle.split("°")[0]) == pytest.approx(run.grouped.proximity[a, b], abs=0.01)
+    assert float(angle.split("°")[0]) == pytest.approx(run.clustering.clustering.proximity[a, b], abs=0.01)
 
 
 def test_newcomers_and_their_panel_are_shown(opened: Open, small: Path) -> None:
     page = opened(small)
     drawn(page, "clusters")
     assert page.execute_script("return document.querySelector('[data-newcomers]').dataset.newcomers") == "4"
-    assert "4 came later" in page.execute_script("return document.getElementById('bridges').textContent")
+    assert "4 joined later" in page.execute_script("return document.getElementById('merge-suggestions').textContent")
     choose(page, "client", "23")
     assert "newcomer" in page.execute_script("return document.getElementById('client-facts').textContent")
     drawn(page, "labels")
 
 
-def test_a_bridge_is_told(opened: Open, tmp_path: Path) -> None:
-    """Clients 0, 1 | 2, 3 stand 20 degrees apart; newcomer 4 is 5 from the first, 6 from the others; cut at 8."""
+def test_a_merge_that_a_newcomer_suggests_is_shown(opened: Open, tmp_path: Path) -> None:
+    """Clients 0, 1 | 2, 3 are 20 degrees apart; newcomer 4 is 5 from the first, 6 from the others; cut at 8."""
     square = np.array([[0, 1, 20, 20, 5], [1, 0, 20, 20, 5], [20, 20, 0, 1, 6], [20, 20, 1, 0, 6], [5, 5, 6, 6, 0.0]])
     write_run(tmp_path / "runs", {"name": "pacfl"}, 0, 5, newcomers=1, square=square, threshold=8.0)
     page = opened(tmp_path / "runs")
-    told = page.execute_script("return document.querySelector('#bridges li').textContent")
-    assert told == "client 4 is 5.00° from cluster 0 and 6.00° from cluster 1 of the run"
+    text = page.execute_script("return document.querySelector('#merge-suggestions li').textContent")
+    assert text == "client 4 is 5.00° from cluster 0 and 6.00° from cluster 1 of the run"
 
 
 def test_a_clicked_client_is_the_one_of_the_panel(opened: Open, small: Path) -> None:
-    run = next(run for run in gather([str(small)], small).runs if run.grouped and run.seed == 0)
-    assert run.grouped is not None
+    run = next(run for run in gather([str(small)], small).runs if run.clustering and run.seed == 0)
+    assert run.clustering is not None
     page = opened(small)
     drawn(page, "clusters")
     page.execute_script("""
@@ -117,7 +120,7 @@ def test_a_clicked_client_is_the_one_of_the_panel(opened: Open, small: Path) -> 
         document.querySelector('[data-figure=clusters] svg').dispatchEvent(new MouseEvent('click', at));""")
     client = int(page.execute_script("return document.getElementById('client').value"))
     nearest = page.execute_script("return document.querySelector('#neighbours tbody tr').textContent")
-    others = np.where(np.arange(24) == client, np.inf, run.grouped.proximity[client])
+    others = np.where(np.arange(24) == client, np.inf, run.clustering.clustering.proximity[client])
     assert f"client {others.argmin()}" in nearest
     assert f"{others.min():.2f}" in nearest
     shown = page.execute_script("""return [...document.querySelectorAll('#under-each tbody tr')]
@@ -126,4 +129,86 @@ def test_a_clicked_client_is_the_one_of_the_panel(opened: Open, small: Path) -> 
     assert {name for name, _ in shown} == set(runs)
     for name, accuracy in shown:
         expected = runs[name].accuracy["received"][client]
-        assert accuracy == ("\u2013" if np.isnan(expected) else f"{100 * np.float32(expected):.1f}")
+        assert accuracy == ("-" if np.isnan(expected) else f"{100 * np.float32(expected):.1f}")
+
+
+def listed(page: Any) -> dict[str, set[str]]:
+    rows = page.execute_script(
+        """return [...document.querySelectorAll('#cluster-list tbody tr')]
+            .map(r => [r.cells[0].textContent, r.cells[3].textContent])"""
+    )
+    return {number: set(members.split(", ")) for number, members in rows}
+
+
+def test_clusters_have_the_numbers_of_the_federation(opened: Open, tmp_path: Path) -> None:
+    folder = write_federation(tmp_path / "hospitals", [f"hospital {i}" for i in range(9)])
+    page = opened(folder)
+    stored = federation.load(folder).clusters()
+    assert listed(page) == {str(k): set(names) for k, names in enumerate(stored)}
+    assert list(listed(page)) == ["0", "1", "2"]
+    choose(page, "client", "7")
+    facts = page.execute_script("return document.getElementById('client-facts').textContent")
+    assert "cluster 1 with 2 others. In the federation it is in cluster 1." in facts
+
+
+def test_clusters_have_the_numbers_of_the_run_and_other_cuts_number_on(opened: Open, small: Path) -> None:
+    run = next(run for run in gather([str(small)], small).runs if run.clustering and run.seed == 0)
+    page = opened(small)
+    stored = {str(k): {str(c) for c in np.flatnonzero(run.cluster_of == k)} for k in np.unique(run.cluster_of).tolist()}
+    assert listed(page) == stored
+    page.execute_script("document.getElementById('more').click()")
+    split = listed(page)
+    assert list(split) == ["0", "1", "2", "3", "4"]
+    assert sum(split[k] == members for k, members in stored.items()) == 3
+    (parent,) = (k for k, members in stored.items() if split[k] != members)
+    assert split[parent] | split["4"] == stored[parent]
+    assert len(split[parent]) >= len(split["4"])
+
+
+@pytest.mark.parametrize("axis", ["rows", "columns"])
+def test_the_axes_of_the_heat_map_name_the_clients_in_its_order(opened: Open, tmp_path: Path, axis: str) -> None:
+    names = [f"hospital {i}" for i in range(8)] + ["the hospital with a very long name 8"]
+    page = opened(write_federation(tmp_path / "hospitals", names))
+    drawn(page, "clusters")
+    shown = page.execute_script(
+        f"return [...document.querySelectorAll('[data-axis={axis}] text')].map(t => t.textContent)"
+    )
+    order = [line.split(",")[2] for line in saved(page, "clusters", "CSV of clusters").decode().splitlines()[1:]]
+    assert shown == ["the hospita…ong name 8" if name.endswith("name 8") else name for name in order]
+    assert sorted(order) == sorted(names)
+
+
+def test_the_axes_of_a_run_number_the_clients_as_far_as_there_is_room(opened: Open, tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", {"name": "pacfl"}, 0, 150)
+    page = opened(tmp_path / "runs")
+    drawn(page, "clusters")
+    shown = page.execute_script(
+        "return [...document.querySelectorAll('[data-axis=rows] text')].map(t => t.textContent)"
+    )
+    assert len(shown) == len(set(shown)) == 50
+    assert set(shown) < {str(c) for c in range(150)}
+
+
+@pytest.mark.parametrize(
+    ("stored", "row", "note"),
+    [
+        ({}, "unknown", ""),
+        ({"guaranteed": True}, "yes", ""),
+        (
+            {"guaranteed": False, "not_guaranteed_because": "more than 300 clients"},
+            "no",
+            "The stated rate of false splits is not guaranteed here: more than 300 clients",
+        ),
+        ({"guaranteed": False}, "no", "The stated rate of false splits is not guaranteed here: no reason is stored"),
+    ],
+)
+def test_the_evidence_says_whether_it_is_guaranteed_and_why_not(
+    opened: Open, tmp_path: Path, stored: dict[str, Any], row: str, note: str
+) -> None:
+    write_run(tmp_path / "runs", {"name": "pacfl"}, 0, 12, evidence={"guaranteed": None, **stored})
+    page = opened(tmp_path / "runs")
+    table = page.execute_script(
+        "return [...document.querySelectorAll('#evidence tr')].map(r => [...r.cells].map(c => c.textContent))"
+    )
+    assert dict(table)["guaranteed"] == row
+    assert page.execute_script("return document.getElementById('not-guaranteed').innerText.trim()") == note

@@ -1,26 +1,30 @@
-from dataclasses import replace
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pacfl.experiment.store import RunFolder
 from pacfl.report.experiments import experiments
-from pacfl.report.facts import Played
 from pacfl.report.gather import gather
 from pacfl.report.runs import read
-from pacfl.report.words import title, words
+from pacfl.report.summary import RunSummary
+from pacfl.report.titles import description, titles
+from tests.conftest import Run
 from tests.report.folders import write_run, write_runs
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Played, ...]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunSummary, ...]:
     folder = tmp_path_factory.mktemp("several")
     write_runs(folder, ("solo", "fedavg", "pacfl"), seeds=(0, 1, 2), n=12)
     write_runs(folder, ("fedavg",), seeds=(0,), n=12, dataset="other")
     return gather([str(folder)], folder).runs
 
 
-def test_runs_that_may_be_compared_stand_together(runs: tuple[Played, ...]) -> None:
+def test_comparable_runs_are_one_experiment(runs: tuple[RunSummary, ...]) -> None:
     found = experiments(runs)
     assert {experiment.title.split(",")[0]: len(experiment.runs) for experiment in found} == {"weather": 9, "other": 1}
     for experiment in found:
@@ -30,59 +34,104 @@ def test_runs_that_may_be_compared_stand_together(runs: tuple[Played, ...]) -> N
     assert sorted(run.hash for experiment in found for run in experiment.runs) == sorted(run.hash for run in runs)
 
 
-def test_figures_are_means_over_seeds_of_means_over_clients_and_name_their_runs(runs: tuple[Played, ...]) -> None:
+def test_accuracies_are_means_over_seeds_of_means_over_clients_and_name_their_runs(
+    runs: tuple[RunSummary, ...],
+) -> None:
     weather = next(e for e in experiments(runs) if e.title.startswith("weather"))
     for row in weather.rows:
-        for protocol, figure in row.accuracy.items():
+        for protocol, shown in row.accuracy.items():
             means = [np.nanmean(run.accuracy[protocol]) for run in row.runs]
-            assert figure.mean == pytest.approx(np.mean(means))
-            assert figure.deviation == pytest.approx(np.std(means, ddof=1))
-            assert figure.runs == tuple(run.hash for run in row.runs)
+            assert shown.mean == pytest.approx(np.mean(means))
+            assert shown.std == pytest.approx(np.std(means))
+            assert shown.runs == tuple(run.hash for run in row.runs)
 
 
-def serves(run: Played, **accuracy: list[float]) -> Played:
-    return replace(run, accuracy={protocol: np.array(values) for protocol, values in accuracy.items()})
+def write_scored(runs: Path, method: str, **accuracy: Sequence[float | None]) -> RunFolder:
+    """A run of four clients with these accuracies at its end; None: not evaluated."""
+    folder = write_run(runs, {"name": method}, 0, 4)
+    *records, last = folder.records()
+    scores = {p: {str(c): [v, 0.0] for c, v in enumerate(values) if v is not None} for p, values in accuracy.items()}
+    last |= {
+        "by_client": scores,
+        **{word: dict.fromkeys(scores, last[word]["received"]) for word in ("accuracy", "loss")},
+    }
+    (folder.path / "rounds.jsonl").write_text("".join(json.dumps(r) + "\n" for r in [*records, last]))
+    return folder
 
 
-def test_clients_hurt_are_counted_against_themselves_alone_and_before(tmp_path: Path) -> None:
-    """Of 4 clients, 1 has less than alone as received, 2 as personalised; personalising takes from 3."""
-    solo = serves(read(write_run(tmp_path, {"name": "solo"}, 0, 4)), received=[0.5] * 4, personal=[0.6] * 4)
-    other = read(write_run(tmp_path, {"name": "fedavg"}, 0, 4))
-    other = serves(other, received=[0.4, 0.7, 0.7, 0.7], personal=[0.5, 0.5, 0.65, 0.6])
-    (experiment,) = experiments([other, solo])
-    row, alone = experiment.rows
-    assert {protocol: figure.mean for protocol, figure in row.hurt.items()} == {"received": 0.25, "personal": 0.5}
-    assert row.hurt_by_personalising is not None
-    assert row.hurt_by_personalising.mean == 0.75
-    assert alone.hurt == {}
+def test_clients_are_compared_with_local_training_and_with_the_model_as_received(tmp_path: Path) -> None:
+    """Of 4 clients, 1 is below local as received, 2 as personalised; personalisation makes 3 worse."""
+    write_scored(tmp_path, "fedavg", received=[0.4, 0.7, 0.7, 0.7], personal=[0.5, 0.5, 0.65, 0.6])
+    write_scored(tmp_path, "solo", received=[0.5] * 4, personal=[0.6] * 4)
+    (experiment,) = experiments(gather([str(tmp_path)], tmp_path).runs)
+    rows = {row.algorithm: row for row in experiment.rows}
+    shares = {protocol: mean.mean for protocol, mean in rows["fedavg"].below_local.items()}
+    assert shares == {"received": 0.25, "personal": 0.5}
+    assert rows["fedavg"].below_received is not None
+    assert rows["fedavg"].below_received.mean == 0.75
+    assert rows["solo"].below_local == {}
 
 
-def test_clients_not_judged_by_both_do_not_count(tmp_path: Path) -> None:
-    solo = serves(read(write_run(tmp_path, {"name": "solo"}, 0, 4)), received=[0.5, np.nan, 0.5, np.nan])
-    other = serves(read(write_run(tmp_path, {"name": "fedavg"}, 0, 4)), received=[0.4, 0.1, 0.7, np.nan])
-    (experiment,) = experiments([other, solo])
-    assert experiment.rows[0].hurt["received"].mean == 0.5
+def test_clients_not_evaluated_in_both_runs_do_not_count(tmp_path: Path) -> None:
+    write_scored(tmp_path, "fedavg", received=[0.4, 0.1, 0.7, None])
+    write_scored(tmp_path, "solo", received=[0.5, None, 0.5, None])
+    (experiment,) = experiments(gather([str(tmp_path)], tmp_path).runs)
+    (row,) = (row for row in experiment.rows if row.algorithm == "fedavg")
+    assert row.below_local["received"].mean == 0.5
 
 
-def test_learning_that_differs_makes_rows_of_its_own_and_is_said(tmp_path: Path) -> None:
+def test_the_share_below_local_is_that_of_the_command_line(tmp_path: Path, run: Run) -> None:
+    write_runs(tmp_path, ("solo", "fedavg"), seeds=(0, 1), n=12, newcomers=2)
+    for summary in gather([str(tmp_path)], tmp_path).runs:
+        if summary.algorithm == "fedavg":
+            _, printed, _ = run("show", summary.hash, "--runs", str(tmp_path), "--json")
+            result = json.loads(printed)["result"]
+            expected = result["worse_than_alone"]
+            newcomers = {f"newcomers, {p}": share for p, share in result["newcomers"]["worse_than_alone"].items()}
+            assert summary.below_local == {**expected, **newcomers}
+
+
+def test_solo_has_no_clusters(runs: tuple[RunSummary, ...]) -> None:
+    weather = next(e for e in experiments(runs) if e.title.startswith("weather"))
+    shown = {row.algorithm: (row.clusters, row.ari) for row in weather.rows}
+    assert shown["solo"] == (None, None)
+    assert all(value is not None for value in (*shown["fedavg"], *shown["pacfl"]))
+
+
+def test_experiments_that_differ_in_any_setting_have_different_titles(tmp_path: Path) -> None:
+    settings: list[dict[str, dict[str, Any]]] = [
+        {},
+        {"schedule": {"rounds": 60}},
+        {"model": {"name": "cnn"}},
+        {"schedule": {"participation": 0.5}},
+        {"schedule": {"client_dropout": 0.1}},
+        {"data": {"samples": 500}},
+    ]
+    for sections in settings:
+        write_run(tmp_path, {"name": "fedavg"}, 0, 4, sections=sections)
+    found = {experiment.title for experiment in experiments(gather([str(tmp_path)], tmp_path).runs)}
+    start = "weather, by-set (size 60), 4 clients"
+    assert found == {
+        f"{start}, mlp, 50 rounds, participation 0.1, client dropout 0.0",
+        f"{start}, mlp, 60 rounds",
+        f"{start}, cnn, 50 rounds",
+        f"{start}, mlp, 50 rounds, participation 0.5, client dropout 0.0",
+        f"{start}, mlp, 50 rounds, participation 0.1, client dropout 0.1",
+        f"{start}, mlp, 50 rounds, samples 500, participation 0.1, client dropout 0.0",
+    }
+
+
+def test_local_training_that_differs_makes_rows_of_its_own_and_is_named(tmp_path: Path) -> None:
     slow = read(write_run(tmp_path, {"name": "fedavg"}, 0, 4, learning={"lr": 0.01}))
     fast = read(write_run(tmp_path, {"name": "fedavg"}, 0, 4, learning={"lr": 0.1}))
     (experiment,) = experiments([slow, fast])
-    assert [row.learning for row in experiment.rows] == ["lr 0.01", "lr 0.1"]
-    assert "lr as each row says" in experiment.words
+    assert [row.training for row in experiment.rows] == ["lr 0.01", "lr 0.1"]
+    assert "lr as in each row" in experiment.description
 
 
-def test_an_experiment_is_told_in_plain_words(runs: tuple[Played, ...]) -> None:
+def test_an_experiment_is_described_in_words(runs: tuple[RunSummary, ...]) -> None:
     settings = [run.settings for run in runs if run.settings["data"]["name"] == "weather"]
-    assert title(settings[0]) == "weather, by-set (size 60), 12 clients"
-    told = words(settings)
-    for part in (
-        "12 clients",
-        "(sea, land, air, fire)",
-        "mlp",
-        "50 rounds",
-        "10 % of them",
-        "lr 0.05",
-        "Seeds 0, 1, 2",
-    ):
-        assert part in told
+    assert titles(settings[:1]) == ["weather, by-set (size 60), 12 clients, mlp, 50 rounds"]
+    text = description(settings)
+    parts = ("12 clients", "(sea, land, air, fire)", "mlp", "50 rounds", "10 % of the", "lr 0.05", "Seeds 0, 1, 2")
+    assert all(part in text for part in parts)

@@ -7,7 +7,7 @@ from scipy.cluster.hierarchy import fcluster
 
 from pacfl.errors import DataError, StoreError
 from pacfl.experiment.config import expand
-from pacfl.experiment.run import play
+from pacfl.experiment.run import resume
 from pacfl.experiment.store import RunFolder, folder_of
 from pacfl.report.gather import gather
 from pacfl.report.runs import read
@@ -22,32 +22,32 @@ TABLE = {
 }
 
 
-def test_a_run_that_was_played_is_read_as_it_was(tmp_path: Path) -> None:
+def test_a_stored_run_is_read_as_it_ended(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="the embedded digits need scikit-learn")
     (run,) = expand({**TABLE, "algorithm": {"name": "pacfl", "clusters": 4}})
     folder = folder_of(run, tmp_path)
-    *_, result = play(run, folder)
-    kept = read(folder)
-    assert (kept.hash, kept.seed, kept.algorithm) == (run.hash, 0, "pacfl(clusters=4)")
+    *_, result = resume(run, folder)
+    stored = read(folder)
+    assert (stored.hash, stored.seed, stored.algorithm) == (run.hash, 0, "pacfl(clusters=4)")
     for protocol, spread in result["accuracy"].items():
-        assert np.nanmean(kept.accuracy[protocol]) == pytest.approx(spread["mean"])
-        assert kept.worst_tenth[protocol] == spread["worst_tenth"]
+        assert np.nanmean(stored.accuracy[protocol]) == pytest.approx(spread["mean"])
+        assert stored.worst_tenth[protocol] == spread["worst_tenth"]
     newcomers = result["newcomers"]["accuracy"]
     assert newcomers.pop("last_trained") == newcomers["received"], "they have trained nothing, so it is left out"
     for protocol, spread in newcomers.items():
-        assert np.nanmean(kept.accuracy[f"newcomers, {protocol}"]) == pytest.approx(spread["mean"])
-    judged = ~np.isnan(kept.accuracy["received"])
-    assert judged.sum() == 6
-    assert (~np.isnan(kept.accuracy["newcomers, fine_tuned"]) == ~judged).all()
-    assert [judgement.round for judgement in kept.judgements] == [2, 4]
-    assert set(kept.judgements[0].accuracy) == {"received", "last_trained"}
-    assert kept.judgements[1].accuracy.keys() == kept.accuracy.keys()
-    assert kept.megabits == pytest.approx(result["megabits_per_client"])
-    assert kept.clients.labels.sum(axis=1).tolist() == kept.clients.train.tolist() == [60] * 8
-    assert len(set(kept.clients.groups)) == 4
-    assert kept.grouped is not None
-    assert sorted(kept.grouped.newcomers) == np.flatnonzero(~judged).tolist()
-    assert kept.cluster_of[kept.grouped.clients].tolist() == kept.grouped.labels.tolist()
+        assert np.nanmean(stored.accuracy[f"newcomers, {protocol}"]) == pytest.approx(spread["mean"])
+    evaluated = ~np.isnan(stored.accuracy["received"])
+    assert evaluated.sum() == 6
+    assert (~np.isnan(stored.accuracy["newcomers, fine_tuned"]) == ~evaluated).all()
+    assert [evaluation.round for evaluation in stored.evaluations] == [2, 4]
+    assert set(stored.evaluations[0].accuracy) == {"received", "last_trained"}
+    assert stored.evaluations[1].accuracy.keys() == stored.accuracy.keys()
+    assert stored.megabits == pytest.approx(result["megabits_per_client"])
+    assert stored.clients.labels.sum(axis=1).tolist() == stored.clients.train.tolist() == [60] * 8
+    assert len(set(stored.clients.true_cluster)) == 4
+    assert stored.clustering is not None
+    assert sorted(stored.clustering.newcomers) == np.flatnonzero(~evaluated).tolist()
+    assert stored.cluster_of[stored.clustering.clients].tolist() == stored.clustering.clustering.labels.tolist()
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_runs_are_named_by_folder_by_hash_and_by_the_folder_of_all(runs: Path) -> None:
-    everybody = gather([str(runs)], Path("nowhere"))
-    assert len(everybody.runs) == 4
-    first, second = everybody.runs[0].hash, everybody.runs[1].hash
+    every_run = gather([str(runs)], Path("nowhere"))
+    assert len(every_run.runs) == 4
+    first, second = every_run.runs[0].hash, every_run.runs[1].hash
     found = gather([str(runs / first), second[:9], second], runs)
     assert [run.hash for run in found.runs] == [first, second]
 
@@ -78,61 +78,62 @@ def test_a_beginning_of_several_hashes_is_refused(tmp_path: Path) -> None:
         gather(["abc"], tmp_path)
 
 
-def test_what_is_not_finished_is_named_and_counts_nowhere(tmp_path: Path) -> None:
+def test_an_unfinished_run_is_named_and_is_in_no_result(tmp_path: Path) -> None:
     done = write_run(tmp_path, {"name": "fedavg"}, 0, 8)
     begun = write_run(tmp_path, {"name": "fedavg"}, 1, 8)
     (begun.path / "result.json").unlink()
-    gathered = gather([str(tmp_path)], tmp_path)
-    assert [run.hash for run in gathered.runs] == [done.path.name]
-    assert gathered.unfinished == {begun.path.name: 51}
+    report = gather([str(tmp_path)], tmp_path)
+    assert [run.hash for run in report.runs] == [done.path.name]
+    assert report.unfinished == {begun.path.name: 51}
     with pytest.raises(StoreError, match="is finished"):
         gather([str(begun.path)], tmp_path)
 
 
-def test_runs_of_before_clients_were_described_are_read_all_the_same(tmp_path: Path) -> None:
+def test_a_run_without_descriptions_is_read(tmp_path: Path) -> None:
     folder = write_run(tmp_path, {"name": "pacfl"}, 0, 8)
     for name in ("clients.json", "clustering.json", "clustering.npz"):
         (folder.path / name).unlink()
-    kept = read(RunFolder(folder.path))
-    assert kept.grouped is None
-    assert kept.clients.names[3] == "client 3"
-    assert kept.clients.labels.shape == (8, 0)
+    stored = read(RunFolder(folder.path))
+    assert stored.clustering is None
+    assert stored.clients.names[3] == "client 3"
+    assert stored.clients.labels.shape == (8, 0)
 
 
-def test_a_damaged_description_is_told(tmp_path: Path) -> None:
+def test_a_damaged_description_is_refused(tmp_path: Path) -> None:
     folder = write_run(tmp_path, {"name": "pacfl"}, 0, 8)
     (folder.path / "clustering.json").write_text('{"measure": ')
     with pytest.raises(StoreError, match="is damaged"):
         read(folder)
 
 
-def test_a_newcomer_between_two_clusters_is_a_bridge(tmp_path: Path) -> None:
-    """Clients 0, 1 | 2, 3 stand 20 degrees apart; newcomer 4 is 5 from the first, 6 from the others; cut at 8."""
+def test_a_newcomer_between_two_clusters_suggests_a_merge(tmp_path: Path) -> None:
+    """Clients 0, 1 | 2, 3 are 20 degrees apart; newcomer 4 is 5 from the first, 6 from the others; cut at 8."""
     square = np.array([[0, 1, 20, 20, 5], [1, 0, 20, 20, 5], [20, 20, 0, 1, 6], [20, 20, 1, 0, 6], [5, 5, 6, 6, 0]])
     folder = write_run(tmp_path, {"name": "pacfl"}, 0, 5, newcomers=1, square=square.astype(float), threshold=8.0)
-    grouped = read(folder).grouped
-    assert grouped is not None
-    assert grouped.newcomers == (4,)
-    (bridge,) = grouped.bridges
-    assert (bridge.newcomer, bridge.clusters, bridge.distances) == (4, (0, 1), (5.0, 6.0))
+    clustering = read(folder).clustering
+    assert clustering is not None
+    assert clustering.newcomers == (4,)
+    (merge,) = clustering.merge_suggestions
+    assert (merge.newcomer, merge.clusters, merge.distances) == (4, (0, 1), (5.0, 6.0))
 
 
-def test_a_clients_own_name_is_kept(tmp_path: Path) -> None:
+def test_a_clients_own_name_is_read(tmp_path: Path) -> None:
     folder = write_run(tmp_path, {"name": "fedavg"}, 0, 2, names=("Ann", "Bob"))
     assert json.loads((folder.path / "clients.json").read_text())["clients"][0]["name"] == "Ann"
     assert read(folder).clients.names == ("Ann", "Bob")
 
 
-def test_a_federation_is_read_as_it_was_kept(tmp_path: Path) -> None:
+def test_a_federation_is_read_as_it_was_stored(tmp_path: Path) -> None:
     folder = write_federation(tmp_path / "hospitals", [f"site {i}" for i in range(9)])
-    gathered = gather([str(folder)], tmp_path / "runs")
-    (alike,) = gathered.federations
-    assert gathered.runs == ()
-    kept = federation.load(folder)
-    assert (alike.name, alike.clients.names) == ("hospitals", kept.names)
-    assert alike.grouped.labels.tolist() == kept.clustering.labels.tolist() == [0, 1, 2] * 3
-    np.testing.assert_array_equal(alike.grouped.proximity, kept.clustering.proximity)
-    assert set(fcluster(alike.grouped.merges, alike.grouped.threshold, "distance").tolist()) == {1, 2, 3}
+    report = gather([str(folder)], tmp_path / "runs")
+    (read_back,) = report.federations
+    assert report.runs == ()
+    stored = federation.load(folder)
+    assert (read_back.name, read_back.clients.names) == ("hospitals", stored.names)
+    assert read_back.clustering.clustering.labels.tolist() == stored.clustering.labels.tolist() == [0, 1, 2] * 3
+    np.testing.assert_array_equal(read_back.clustering.clustering.proximity, stored.clustering.proximity)
+    found = fcluster(read_back.clustering.merges, read_back.clustering.clustering.threshold, "distance")
+    assert set(found.tolist()) == {1, 2, 3}
 
 
 def test_the_hash_of_a_federation_changes_with_it(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_a_damaged_federation_is_refused(tmp_path: Path) -> None:
         gather([str(folder)], tmp_path)
 
 
-def test_a_federation_of_one_is_told_to_wait_for_others(tmp_path: Path) -> None:
+def test_a_federation_of_one_client_is_refused(tmp_path: Path) -> None:
     folder = write_federation(tmp_path / "hospitals", ["alone"], kinds=1)
     with pytest.raises(DataError, match="let others join first"):
         gather([str(folder)], tmp_path)

@@ -33,7 +33,7 @@ def test_an_outcome_can_be_exported_and_shown_again(tmp_path: Path) -> None:
     assert json.loads(again.stdout)["item"] == "angles"
 
 
-def test_what_was_never_exported_is_told(tmp_path: Path) -> None:
+def test_an_item_that_was_not_exported_is_refused(tmp_path: Path) -> None:
     done = RUNNER.invoke(app, ["reproduce", "angles", "--from", str(tmp_path)])
     assert done.exit_code == 1
     assert "has no outcome of angles" in done.output

@@ -36,7 +36,7 @@ def test_the_excess_of_the_second_problem_is_the_squared_norm_of_the_mean_gradie
     assert problem.excess(point, "all") == pytest.approx((mean_gradient(problem, point) ** 2).sum())
 
 
-def test_rightly_identified_clients_keep_the_diversity_bounded_down_to_their_minimiser() -> None:
+def test_rightly_identified_clients_have_a_bounded_diversity_down_to_their_minimiser() -> None:
     problem = convex(0.0)
     for length in (1.0, 1e-3, 1e-9):
         at = np.full((CLIENTS, DIMENSION), length)
@@ -75,11 +75,11 @@ def test_times_double_up_to_the_longest() -> None:
 
 
 def test_errors_fall_with_more_clients_as_predicted() -> None:
-    """The exponents of K; those of T want longer runs than a test has. Five deviations on either side."""
+    """The exponents of K; those of T need longer runs than a test has. Five standard errors on either side."""
     for theorem, predicted in ((first, -1.0), (second, -0.5)):
-        (told,) = theorem(0.0, 512, 16)
-        slope, deviation = told["slope_in_sampled"]
-        assert slope == pytest.approx(predicted, abs=5 * deviation + 0.05)
+        (fit,) = theorem(0.0, 512, 16)
+        slope, error = fit["slope_in_sampled"]
+        assert slope == pytest.approx(predicted, abs=5 * error + 0.05)
 
 
 def test_misidentified_clients_leave_an_error_at_the_others() -> None:

@@ -41,9 +41,9 @@ def test_clients_of_a_cluster_agree_more_than_all_clients_and_one_cluster_is_eve
     path.write_text(FILE, encoding="utf-8")
     columns: dict[str, Settings] = {"digits": ()}
     item = Item("digits", path, 1, "Digits", "nowhere", "convergence", columns=columns)
-    told = list(recorded(item, "digits", Request(scale="paper")))
-    clustered = [one for one in told if one["method"].startswith("pacfl")]
-    together = [one for one in told if one["method"] == "fedavg"]
+    entries = list(recorded(item, "digits", Request(scale="paper")))
+    clustered = [one for one in entries if one["method"].startswith("pacfl")]
+    together = [one for one in entries if one["method"] == "fedavg"]
     assert [one["round"] for one in clustered] == [one["round"] for one in together] == [1, 2, 3]
     assert all(1 <= one["within"] < one["across"] for one in clustered)
     assert all(one["within"] == one["across"] for one in together)

@@ -57,13 +57,13 @@ def test_three_seeds_make_three_runs_of_each_method() -> None:
     assert len(plan(item("label-skew-20"), "fmnist", "paper", ("pacfl", "solo"), 2)) == 2 * 3  # pacfl has two cuts
 
 
-def test_an_item_is_found_by_name_and_by_number_and_a_wrong_name_is_told() -> None:
+def test_an_item_is_found_by_name_and_by_number_and_a_wrong_name_is_refused() -> None:
     assert item("2").name == item("label-skew-20").name
     with pytest.raises(ConfigError, match="did you mean 'mix4'"):
         item("mix5")
 
 
-def test_a_method_that_an_item_has_not_is_told() -> None:
+def test_a_method_that_an_item_does_not_have_is_refused() -> None:
     with pytest.raises(ConfigError, match="did you mean 'scaffold'"):
         plan(item("mix4"), "mix4", "paper", ("scafold",))
 

@@ -12,7 +12,7 @@ import pytest
 from pacfl.experiment.config import Run
 from pacfl.reproduce.items import Item, _item
 from pacfl.reproduce.kinds import kind_of
-from pacfl.reproduce.making import Request, trained, unseen
+from pacfl.reproduce.making import Request, run_item
 from pacfl.reproduce.outcome import load, merged, save
 from pacfl.reproduce.planning import plan, with_chosen
 from pacfl.reproduce.tables import counted, markdown
@@ -81,28 +81,28 @@ def request(tmp_path: Path, **settings: Any) -> Request:
 
 
 def test_what_has_ended_is_not_run_again_and_comes_out_the_same(digits: Item, tmp_path: Path) -> None:
-    first = trained(digits, request(tmp_path))
-    played: list[Mapping[str, Any]] = []
+    first = run_item(digits, request(tmp_path))
+    shown: list[Mapping[str, Any]] = []
 
     class Watched:
         def __init__(self, _runs: list[Run]) -> None:
             pass
 
         def __enter__(self) -> Any:
-            return lambda _run, record: played.append(record)
+            return lambda _run, record: shown.append(record)
 
         def __exit__(self, *_: object) -> None:
             pass
 
-    again = trained(digits, request(tmp_path, watch=Watched))
+    again = run_item(digits, request(tmp_path, watch=Watched))
     assert again == first
-    assert all("seconds" in record for record in played)  # results only, no rounds
+    assert all("seconds" in record for record in shown)  # results only, no rounds
     assert len(first["runs"]) == 4
     assert {(run["clients"], run["train"]) for run in first["runs"]} == {(8, 40.0)}
 
 
 def test_methods_are_tuned_without_the_test_samples_and_the_choice_is_used(digits: Item, tmp_path: Path) -> None:
-    made = trained(digits, request(tmp_path, tune=True))
+    made = run_item(digits, request(tmp_path, tune=True))
     assert {t["method"]: len(t["trials"]) for t in made["tuning"]} == {"fedavg": 3, "fedprox": 6, "pacfl": 3}
     for tuned in made["tuning"]:
         scores = {json.dumps({k: t[k] for k in tuned["chosen"]}): t["accuracy"] for t in tuned["trials"]}
@@ -116,20 +116,20 @@ def test_methods_are_tuned_without_the_test_samples_and_the_choice_is_used(digit
 
 
 def test_a_rate_at_which_training_diverges_is_never_chosen(digits: Item, tmp_path: Path) -> None:
-    made = trained(digits, request(tmp_path, tune=True, only=("fedavg",)))
+    made = run_item(digits, request(tmp_path, tune=True, only=("fedavg",)))
     (tuned,) = made["tuning"]
     assert any(t["accuracy"] is None for t in tuned["trials"])
     assert tuned["chosen"]["lr"] < 1
 
 
-def test_a_run_that_diverged_is_kept_as_far_as_it_came(tmp_path: Path) -> None:
-    judged = written(tmp_path / "judged.toml", FILE.replace("rounds = 2", "rounds = 2\nevaluate-every = 1"))
-    (whole,) = trained(judged, request(tmp_path, only=("fedavg",)))["runs"]
+def test_a_run_that_diverged_has_its_curve_up_to_there(tmp_path: Path) -> None:
+    evaluated = written(tmp_path / "evaluated.toml", FILE.replace("rounds = 2", "rounds = 2\nevaluate-every = 1"))
+    (whole,) = run_item(evaluated, request(tmp_path, only=("fedavg",)))["runs"]
     folder = tmp_path / "runs" / whole["hash"]
     (folder / "result.json").unlink()
-    told = {"hash": whole["hash"], "seed": 0, "diverged": "client 3 diverged in round 2", "round": 2}
-    (folder / "diverged.json").write_text(json.dumps(told), encoding="utf-8")
-    (run,) = trained(judged, request(tmp_path, only=("fedavg",), play=False))["runs"]
+    stored = {"hash": whole["hash"], "seed": 0, "diverged": "client 3 diverged in round 2", "round": 2}
+    (folder / "diverged.json").write_text(json.dumps(stored), encoding="utf-8")
+    (run,) = run_item(evaluated, request(tmp_path, only=("fedavg",), run=False))["runs"]
     assert run["diverged"] == "client 3 diverged in round 2"
     assert "accuracy" not in run
     assert run["curve"] == whole["curve"]
@@ -157,21 +157,21 @@ def test_a_method_with_a_personalisation_of_its_own_is_tuned_for_it(digits: Item
 
 
 def test_an_outcome_is_the_same_after_it_was_exported(digits: Item, tmp_path: Path) -> None:
-    made = trained(digits, request(tmp_path, only=("fedavg",)))
+    made = run_item(digits, request(tmp_path, only=("fedavg",)))
     save(made, tmp_path / "results")
     assert load(tmp_path / "results", "digits", "paper") == json.loads(json.dumps(made))
 
 
 def test_exports_of_two_days_are_joined(digits: Item, tmp_path: Path) -> None:
-    first = trained(digits, request(tmp_path, only=("fedavg",)))
-    second = trained(digits, request(tmp_path, only=("fedprox",), n_seeds=2))
+    first = run_item(digits, request(tmp_path, only=("fedavg",)))
+    second = run_item(digits, request(tmp_path, only=("fedprox",), n_seeds=2))
     both = merged(first, second)
     assert [(run["method"], run["seed"]) for run in both["runs"]] == [("fedavg", 0), ("fedprox", 0), ("fedprox", 1)]
     assert merged(both, second) == both
 
 
 def test_what_was_not_run_and_what_has_no_data_say_so(digits: Item, tmp_path: Path) -> None:
-    made = trained(digits, request(tmp_path, only=("fedavg",), on=()))
+    made = run_item(digits, request(tmp_path, only=("fedavg",), on=()))
     here, absent = kind_of(digits).tables(digits, made)
     assert {row[0]: row[2] for row in here.rows}["fedprox"] == "not run"
     assert all("data not available here" in row[2] for row in absent.rows)
@@ -186,15 +186,15 @@ def test_counts_are_whole_where_seeds_agree() -> None:
 
 
 def test_showing_runs_nothing(digits: Item, tmp_path: Path) -> None:
-    made = trained(digits, request(tmp_path, play=False, tune=True, watch=unseen))
+    made = run_item(digits, request(tmp_path, run=False, tune=True))
     assert made["runs"] == []
     assert not (tmp_path / "runs").exists()
 
 
-def test_newcomers_are_judged_after_their_epochs_and_nobody_else_is(tmp_path: Path) -> None:
+def test_only_newcomers_are_evaluated_after_fine_tuning(tmp_path: Path) -> None:
     text = FILE.replace('kind = "accuracy"', 'kind = "newcomers"').replace("rounds = 2", "rounds = 2\nnewcomers = 3")
     late = written(tmp_path / "late.toml", text)
-    made = trained(late, request(tmp_path, only=("fedavg",)))
+    made = run_item(late, request(tmp_path, only=("fedavg",)))
     (run,) = made["runs"]
     assert set(run["newcomers"]) >= {"received", "personal", "fine_tuned"}
     records = (tmp_path / "runs" / run["hash"] / "rounds.jsonl").read_text().splitlines()
@@ -207,7 +207,7 @@ def test_newcomers_are_judged_after_their_epochs_and_nobody_else_is(tmp_path: Pa
 def test_a_sweep_of_cuts_goes_from_all_apart_to_one_and_marks_the_automatic_one(tmp_path: Path) -> None:
     text = FILE.replace('kind = "accuracy"', 'kind = "beta"').replace("clusters = [1, 4]", "clusters = [1, 2, 8]")
     sweep = written(tmp_path / "sweep.toml", text + '\n[[algorithm]]\nname = "pacfl"\n')
-    made = trained(sweep, request(tmp_path, only=("pacfl",)))
+    made = run_item(sweep, request(tmp_path, only=("pacfl",)))
     table = kind_of(sweep).tables(sweep, made)[0]
     betas, clusters = [float(row[1]) for row in table.rows], [float(row[2]) for row in table.rows]
     assert betas == sorted(betas)
@@ -220,21 +220,21 @@ def test_a_sweep_of_cuts_goes_from_all_apart_to_one_and_marks_the_automatic_one(
 
 
 @pytest.mark.parametrize("automatic", [True, False])
-def test_what_the_automatic_threshold_found_stands_below_the_table(automatic: bool, tmp_path: Path) -> None:
+def test_the_finding_of_the_automatic_threshold_is_below_the_table(automatic: bool, tmp_path: Path) -> None:
     text = FILE.replace("clusters = [1, 4]\n", "") if automatic else FILE
     groups = written(tmp_path / "groups.toml", text)
-    made = trained(groups, request(tmp_path, only=("pacfl",)))
+    made = run_item(groups, request(tmp_path, only=("pacfl",)))
     findings = {run["clustering"]["finding"] for run in made["runs"]}
     notes = kind_of(groups).tables(groups, made)[0].notes
-    told = [note for note in notes if note.startswith("Finding of the automatic threshold")]
-    assert told == ([f"Finding of the automatic threshold: {findings.pop()}."] if automatic else [])
+    stored = [note for note in notes if note.startswith("Finding of the automatic threshold")]
+    assert stored == ([f"Finding of the automatic threshold: {findings.pop()}."] if automatic else [])
 
 
-def test_the_rows_of_a_missing_column_keep_the_published_values(digits: Item, tmp_path: Path) -> None:
+def test_the_rows_of_a_missing_column_have_the_published_values(digits: Item, tmp_path: Path) -> None:
     published = tmp_path / "published"
     published.mkdir()
     (published / "digits.toml").write_text('[absent]\nfedavg = "12.34 ± 0.10"\n', encoding="utf-8")
-    made = trained(digits, request(tmp_path, play=False, on=()))
+    made = run_item(digits, request(tmp_path, run=False, on=()))
     absent = kind_of(digits).tables(digits, made)[1]
     assert absent.rows[0][1] == "12.34 ± 0.10"
     assert absent.rows[0][2] == "data not available here"

@@ -41,9 +41,9 @@ def small(tmp_path: Path) -> Path:
 def test_no_entry_of_the_product_of_bases_is_closer_than_the_smallest_principal_angle(small: Path) -> None:
     angles = item("angles")
     made = kind_of(angles).make(angles, Request(data=small))
-    for told in made["angles"].values():
-        assert (np.array(told["entrywise"]) >= np.array(told["smallest"]) - 1e-3).all()
-        assert (np.array(told["sum"]) <= np.array(told["trace"]) + 1e-3).all()
+    for angle in made["angles"].values():
+        assert (np.array(angle["entrywise"]) >= np.array(angle["smallest"]) - 1e-3).all()
+        assert (np.array(angle["sum"]) <= np.array(angle["trace"]) + 1e-3).all()
     sets, classes = kind_of(angles).tables(angles, made)
     assert len(sets.rows) == 10
     assert {row[0]: row[1] for row in sets.rows}["cifar10, usps"] == "66.26 (132.5)"
@@ -61,7 +61,7 @@ def test_angles_without_data_say_so_beside_the_published_values(tmp_path: Path) 
 
 def test_an_extract_does_not_pass_for_the_whole_data_set(small: Path) -> None:
     skew = item("label-skew-20")
-    made = kind_of(skew).make(skew, Request(scale="paper", data=small, play=False))
+    made = kind_of(skew).make(skew, Request(scale="paper", data=small, run=False))
     assert "cifar10 has 400 of 50,000 samples" in made["missing"]["cifar10"]
     assert set(made["missing"]) == set(skew.columns)
 
@@ -114,8 +114,8 @@ def test_faces_of_one_look_each_are_found_by_their_attribute(tmp_path: Path) -> 
     write_faces(tmp_path)
     faces = replace(item("celeba"), quick=("data.samples=60", "data.clients=6", "seeds=[0]"))
     made = kind_of(faces).make(faces, Request(data=tmp_path))
-    (told,) = made["clusters"]
-    assert told["given"]["ari"] == 1.0
+    (clustered,) = made["clusters"]
+    assert clustered["given"]["ari"] == 1.0
     (table,) = kind_of(faces).tables(faces, made)
     assert [row[1] for row in table.rows] == ["automatic", "given"]
     pytest.importorskip("matplotlib")
@@ -207,7 +207,7 @@ def test_the_page_has_every_item_and_says_which_were_not_run(tmp_path: Path) -> 
     assert markdown(kind_of(divergences).tables(divergences, made)[0]) in page
 
 
-def test_a_later_export_keeps_the_columns_it_does_not_have(small: Path) -> None:
+def test_a_later_export_does_not_remove_other_columns(small: Path) -> None:
     angles = item("angles")
     both = [kind_of(angles).make(angles, Request(data=small, on=(column,))) for column in ("sets", "classes")]
     joined = merged(json.loads(json.dumps(both[0])), both[1])

@@ -1,4 +1,4 @@
-"""Reports: one page to look at what was run."""
+"""Reports: one page that shows runs, or a federation of signatures."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pacfl.cli.console import app, out
-from pacfl.cli.experiments import Runs, needs_torch
+from pacfl.cli.experiments import Runs
 
 
 @app.command()
@@ -15,18 +15,18 @@ def report(
         list[str] | None,
         typer.Argument(
             metavar="RUNS...",
-            help="Run folders, folders of runs, hashes, or what pacfl cluster made. Default: all runs.",
+            help="Run folders, folders of runs, hashes, or folders that pacfl cluster wrote. Default: all runs.",
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path("report.html"),
     runs: Runs = Path("runs"),
 ) -> None:
-    """Make one page of runs, or of who is alike: tables, clusters to explore, learning curves, every client."""
-    with needs_torch():
-        from pacfl.report.gather import gather
-        from pacfl.report.page import write
-    gathered = gather(which or [str(runs)], runs)
-    size = write(gathered, output)
-    what = [f"{len(gathered.runs)} runs"] if gathered.runs else []
-    what += [f"the federation {alike.name}" for alike in gathered.federations]
+    """Write one page about runs, or about clusters of signatures: tables, clusters, learning curves, every client."""
+    from pacfl.report.gather import gather
+    from pacfl.report.page import write
+
+    found = gather(which or [str(runs)], runs)
+    size = write(found, output)
+    what = [f"{n} run{'s' if n > 1 else ''}"] if (n := len(found.runs)) else []
+    what += [f"the federation {federation.name}" for federation in found.federations]
     out.print(f"{output}: {', '.join(what)}, {size / 1e6:.1f} MB", soft_wrap=True, markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""The paper's tables and figures: pacfl reproduce."""
+"""pacfl reproduce: the paper's tables and figures."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def reproduce(
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Show what has been run so far; run nothing.")] = False,
     export: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Keep the outcome there, without models.")
+        Path | None, typer.Option(metavar="FOLDER", help="Write the outcome there, without models.")
     ] = None,
     figures: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Draw the pictures there.")] = None,
     page: Annotated[
@@ -47,7 +47,7 @@ def reproduce(
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a table or figure of the paper again, its values beside ours. What was run is not run again."""
+    """Reproduce a table or figure of the paper, its values beside ours. Stored runs are not run again."""
     with needs_torch():
         from pacfl.reproduce.items import SCALES, item
         from pacfl.reproduce.kinds import kind_of, stored
@@ -67,7 +67,7 @@ def reproduce(
         on=tuple(on or ()),
         n_seeds=seeds,
         tune=scale == "paper" if tune is None else tune,
-        play=not show,
+        run=not show,
         watch=partial(display, quiet=as_json),
     )
     if name is None:
@@ -78,25 +78,25 @@ def reproduce(
         raise typer.BadParameter(
             f"{wanted.name} shows the runs of {', '.join(wanted.of)}: export those", param_hint="--export"
         )
-    made = kind_of(wanted).make(wanted, request) if source is None else stored(wanted, source, request.scale)
-    if made is None:
+    outcome = kind_of(wanted).make(wanted, request) if source is None else stored(wanted, source, request.scale)
+    if outcome is None:
         err.print(f"[bold red]error:[/] {escape(str(source))} has no outcome of {wanted.name}", soft_wrap=True)
         raise typer.Exit(1)
     if export is not None:
-        err.print(f"wrote {save(merged(load(export, wanted.name, request.scale), made), export)}")
-    _print(wanted, made, as_json)
+        err.print(f"wrote {save(merged(load(export, wanted.name, request.scale), outcome), export)}")
+    _print(wanted, outcome, as_json)
     if figures is not None:
-        for path in kind_of(wanted).figures(wanted, made, figures):
+        for path in kind_of(wanted).figures(wanted, outcome, figures):
             err.print(f"wrote {path}")
 
 
-def _print(item: "Item", made: "Outcome", as_json: bool) -> None:
+def _print(item: "Item", outcome: "Outcome", as_json: bool) -> None:
     from pacfl.reproduce.kinds import kind_of
 
     if as_json:
-        print(json.dumps(made))
+        print(json.dumps(outcome))
         return
-    for table in kind_of(item).tables(item, made):
+    for table in kind_of(item).tables(item, outcome):
         printed = Table(*table.head, title=table.title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
         for row in table.rows:
             printed.add_row(*(escape(cell) for cell in row))
@@ -114,9 +114,9 @@ def _list(request: "Request", as_json: bool) -> None:
             print(json.dumps(row))
         return
     caption = (
-        f"At {request.scale} scale. Trials are the short runs of tuning, left is what has not ended. Hours are an "
-        f"estimate for what is left: {speed:,.0f} steps a second of LeNet-5, as measured just now with "
-        f"{request.workers} workers; ResNet-9 is far slower, and tests are not counted."
+        f"At {request.scale} scale. Trials are the short runs of tuning; left are runs that have not ended. Hours "
+        f"are an estimate for what is left, from {speed:,.0f} steps a second of LeNet-5, measured now with "
+        f"{request.workers} workers; ResNet-9 is far slower, and evaluation is not counted."
     )
     table = Table(box=box.SIMPLE_HEAD, caption=caption, padding=(0, 1, 0, 0))
     for heading in ("", "name", "what", "data here", "runs", "trials", "left", "rounds", "hours"):

@@ -1,8 +1,10 @@
 """What is stored about a run beside its rounds: its clients, their clustering, and what it ran with."""
 
 import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +13,10 @@ from scipy.spatial.distance import squareform
 from pacfl import __version__
 from pacfl.data import Dataset, Partition
 from pacfl.experiment.store import RunFolder
-from pacfl.subspace import rescale_by_noise
+from pacfl.subspace import Clustering
 from pacfl.subspace.hierarchy import dendrogram
+
+FACTS: Final = ("measure", "linkage", "threshold", "reference_scale", "evidence")  # of a clustering, beside arrays
 
 
 def environment() -> dict[str, str]:
@@ -48,25 +52,24 @@ def _client(dataset: Dataset, divided: Partition, client: int) -> dict[str, Any]
     }
 
 
-def save_clustering(folder: RunFolder, state: Any) -> None:
-    """How PACFL clustered its clients: the decision and its evidence, and the matrices behind them.
+@dataclass(frozen=True, eq=False)
+class StoredClustering:
+    """How PACFL clustered the clients of a run."""
+
+    clients: NDArray[np.int64]  # in the order of the clustering
+    clustering: Clustering
+    merges: NDArray[np.float64]  # the dendrogram, in scipy's form
+
+
+def save_clustering(folder: RunFolder, clients: Sequence[int], clustering: Clustering) -> None:
+    """Store the decision and its evidence, and the matrices behind them.
 
     Only the upper triangle of the proximity is stored, in float32: 10,000 clients take 200 MB.
     """
-    clustering = getattr(state, "clustering", None)
-    if clustering is None:
-        return
-    facts = {
-        "measure": clustering.measure,
-        "linkage": clustering.linkage,
-        "threshold": clustering.threshold,
-        "reference_scale": clustering.reference_scale,
-        "evidence": clustering.evidence,
-    }
     folder.describe(
         "clustering",
-        facts,
-        clients=np.array(list(state.bases), dtype=np.int64),
+        {name: getattr(clustering, name) for name in FACTS},
+        clients=np.array(clients, dtype=np.int64),
         labels=clustering.labels,
         proximity=squareform(clustering.proximity, checks=False).astype(np.float32),
         noise_scale=clustering.noise_scale,
@@ -74,15 +77,17 @@ def save_clustering(folder: RunFolder, state: Any) -> None:
     )
 
 
-def load_clustering(folder: RunFolder) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
-    """What `save_clustering` stored, with the square proximity and the distances that were cut; None if nothing."""
+def load_clustering(folder: RunFolder) -> StoredClustering | None:
+    """What `save_clustering` stored; None if nothing."""
     facts = folder.description("clustering")
     if facts is None:
         return None
     with np.load(folder.path / "clustering.npz", allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    arrays["proximity"] = squareform(arrays["proximity"].astype(np.float64))
-    scale = facts["reference_scale"]
-    proximity, noise = arrays["proximity"], arrays["noise_scale"]
-    arrays["distances"] = proximity if scale is None else rescale_by_noise(proximity, noise, scale)
-    return facts, arrays
+        arrays = {name: file[name] for name in ("clients", "labels", "proximity", "noise_scale", "merges")}
+    clustering = Clustering(
+        proximity=squareform(arrays["proximity"].astype(np.float64)) if len(arrays["labels"]) > 1 else np.zeros((1, 1)),
+        noise_scale=arrays["noise_scale"],
+        labels=arrays["labels"],
+        **{name: facts[name] for name in FACTS},
+    )
+    return StoredClustering(arrays["clients"], clustering, arrays["merges"])

@@ -101,8 +101,9 @@ def _run(
     with backend.connect(experiment.setup) as clients:
         for finished in experiment.rounds(clients, checkpoint):
             record = summary.record(finished, experiment.partition.true_cluster)
-            if finished.plan.joining:  # the clustering stays as it is until somebody joins
-                description.save_clustering(folder, finished.state)
+            clustering = getattr(finished.state, "clustering", None)
+            if finished.plan.joining and clustering is not None:  # it stays as it is until the next client joins
+                description.save_clustering(folder, list(finished.state.bases), clustering)
             folder.append(record)
             memory = {"memory": clients.memory, "last_trained": clients.last_trained}
             seconds = spent + clock() - started

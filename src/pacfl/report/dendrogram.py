@@ -1,4 +1,4 @@
-"""A dendrogram as a page draws and cuts it: leaves in a row, and how high the wall between neighbours is."""
+"""A dendrogram as a page draws and cuts it: leaves in a row, and the height of the wall between neighbours."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -17,9 +17,9 @@ MOST_CELLS: Final = 512  # of a side of the heat map: more than a screen shows
 class Drawing:
     """n leaves from left to right, n - 1 merges as brackets."""
 
-    order: Order  # (n,) which row of the matrix stands at a place
-    walls: Array  # (n - 1,) height of the merge that first joins a place with the next: a cut below it parts them
-    feet: Array  # (n - 1, 2) where the two feet of a bracket stand, in places
+    order: Order  # (n,) the row of the matrix at each place
+    walls: Array  # (n - 1,) height of the merge that first joins a place with the next: a lower cut separates them
+    feet: Array  # (n - 1, 2) places of the two feet of a bracket
     tops: Array  # (n - 1,) height of a bracket
     starts: Array  # (n - 1, 2) height at which each foot begins
 
@@ -27,7 +27,7 @@ class Drawing:
 def drawing(merges: Array) -> Drawing:
     """The drawing of a dendrogram in scipy's form.
 
-    Every cluster of a cut is a stretch of neighbours: what stands between two walls above the threshold.
+    Every cluster of a cut is a range of neighbours, between two walls higher than the threshold.
     """
     n = len(merges) + 1
     order = leaves_list(merges).astype(np.intp)
@@ -46,7 +46,7 @@ def drawing(merges: Array) -> Drawing:
 
 
 def heat(proximity: Array, order: Order) -> Array:
-    """The matrix in the order of the leaves; where it is larger than what can be seen, means of blocks."""
+    """The matrix in the order of the leaves; means of blocks where it has more cells than a screen shows."""
     square = proximity[np.ix_(order, order)]
     n = len(square)
     if n <= MOST_CELLS:

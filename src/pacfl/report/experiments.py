@@ -1,143 +1,129 @@
-"""Runs side by side: which belong together, and what came of each algorithm."""
+"""Runs side by side: which are comparable, and the results of each algorithm."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
 from pacfl.experiment.compare import EVALUATION_SETTINGS
-from pacfl.report.facts import NEWCOMERS, Played
-from pacfl.report.noise import Figure, marked, over_seeds
-from pacfl.report.words import differing, title, words
+from pacfl.experiment.seeds import SeedMean, mark_best, seed_mean
+from pacfl.report.summary import NEWCOMERS, RunSummary
+from pacfl.report.titles import description, differing, titles
 
-JUDGED: Final = ("received", "personal", "last_trained")
-ORDER: Final = (*JUDGED, *(NEWCOMERS + protocol for protocol in ("received", "personal", "fine_tuned")))
+PROTOCOL_ORDER: Final = (
+    *("received", "personal", "last_trained"),
+    *(NEWCOMERS + protocol for protocol in ("received", "personal", "fine_tuned")),
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One algorithm with one setting of its learning, over its seeds."""
+    """One algorithm with one setting of local training, over its seeds."""
 
     algorithm: str
-    learning: str  # what differs from other rows
-    runs: tuple[Played, ...]
-    accuracy: Mapping[str, Figure]  # by protocol
-    worst_tenth: Mapping[str, Figure]
-    hurt: Mapping[str, Figure]  # share of clients with less than what they have alone
-    hurt_by_personalising: Figure | None  # share of clients with less after than before
-    clusters: Figure
-    ari: Figure | None
-    megabits: Figure
-    megabytes: Figure
+    training: str  # the settings in which it differs from other rows
+    runs: tuple[RunSummary, ...]
+    accuracy: Mapping[str, SeedMean]  # by protocol
+    worst_tenth: Mapping[str, SeedMean]
+    below_local: Mapping[str, SeedMean]  # share of clients below the local baseline
+    below_received: SeedMean | None  # share of clients that personalisation makes worse
+    clusters: SeedMean | None
+    ari: SeedMean | None
+    megabits: SeedMean
+    megabytes: SeedMean
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Runs that differ in algorithm, its learning, and seed only, so that they may be compared."""
+    """Runs that differ only in algorithm, local training and seed, so that they are comparable."""
 
     title: str
-    words: str
+    description: str
     protocols: tuple[str, ...]
     rows: tuple[Row, ...]
 
     @property
-    def runs(self) -> list[Played]:
+    def runs(self) -> list[RunSummary]:
         """All of them, row by row."""
         return [run for row in self.rows for run in row.runs]
 
 
-def experiments(runs: Sequence[Played]) -> list[Experiment]:
-    """Runs put together by what they have in common."""
-    return [_experiment(members) for members in _together(runs, setting)]
+def experiments(runs: Sequence[RunSummary]) -> list[Experiment]:
+    """Runs grouped by the settings that make them comparable."""
+    found = [_experiment(members) for members in _grouped(runs, comparable_settings)]
+    names = titles([experiment.runs[0].settings for experiment in found])
+    return [replace(experiment, title=name) for experiment, name in zip(found, names, strict=True)]
 
 
-def setting(run: Played) -> Any:
+def comparable_settings(run: RunSummary) -> Any:
     """What runs must have in common to be compared."""
-    plan = {key: value for key, value in run.settings["schedule"].items() if key not in EVALUATION_SETTINGS}
-    return run.settings["data"], run.settings["model"], plan
+    schedule = {key: value for key, value in run.settings["schedule"].items() if key not in EVALUATION_SETTINGS}
+    return run.settings["data"], run.settings["model"], schedule
 
 
-def alone(run: Played, runs: Sequence[Played]) -> Played | None:
-    """The run in which the same clients learn alone; of several, the one that learns with the same settings."""
-    found = [other for other in runs if other.settings["algorithm"]["name"] == "solo" and other.seed == run.seed]
-    if len(found) > 1:
-        found = [other for other in found if other.settings["learning"] == run.settings["learning"]]
-    return found[0] if len(found) == 1 and found[0] is not run else None
-
-
-def _experiment(runs: Sequence[Played]) -> Experiment:
+def _experiment(runs: Sequence[RunSummary]) -> Experiment:
     known = {protocol for run in runs for protocol in run.accuracy}
-    protocols = (*(p for p in ORDER if p in known), *sorted(known - set(ORDER)))
-    members = _together(runs, lambda run: (run.algorithm, run.settings["learning"]))
+    protocols = (*(p for p in PROTOCOL_ORDER if p in known), *sorted(known - set(PROTOCOL_ORDER)))
+    members = _grouped(runs, lambda run: (run.algorithm, run.settings["learning"]))
     accuracies = _accuracies(members, protocols)
     differ = differing([run.settings["learning"] for run in runs])
-    rows = (_row(own, runs, accuracy, differ) for own, accuracy in zip(members, accuracies, strict=True))
-    return Experiment(title(runs[0].settings), words([run.settings for run in runs]), protocols, tuple(rows))
+    rows = (_row(own, accuracy, differ) for own, accuracy in zip(members, accuracies, strict=True))
+    return Experiment("", description([run.settings for run in runs]), protocols, tuple(rows))
 
 
-def _together(runs: Sequence[Played], key: Callable[[Played], Any]) -> list[list[Played]]:
+def _grouped(runs: Sequence[RunSummary], key: Callable[[RunSummary], Any]) -> list[list[RunSummary]]:
     """Runs with equal keys together, by seed."""
-    found: dict[str, list[Played]] = {}
+    found: dict[str, list[RunSummary]] = {}
     for run in sorted(runs, key=lambda run: run.seed):
         found.setdefault(json.dumps(key(run), sort_keys=True), []).append(run)
     first = {run.hash: i for i, run in enumerate(runs)}
     return sorted(found.values(), key=lambda members: min(first[run.hash] for run in members))
 
 
-def _accuracies(members: Sequence[Sequence[Played]], protocols: Sequence[str]) -> list[dict[str, Figure]]:
+def _accuracies(members: Sequence[Sequence[RunSummary]], protocols: Sequence[str]) -> list[dict[str, SeedMean]]:
     """For every row its accuracies by protocol, the best of each protocol marked."""
-    rows: list[dict[str, Figure]] = [{} for _ in members]
+    rows: list[dict[str, SeedMean]] = [{} for _ in members]
     for protocol in protocols:
-        judged = [i for i, runs in enumerate(members) if all(protocol in run.accuracy for run in runs)]
-        means = {i: {run.hash: float(np.nanmean(run.accuracy[protocol])) for run in members[i]} for i in judged}
-        by_seed = [{run.seed: means[i][run.hash] for run in members[i]} for i in judged]
-        for i, figure in zip(judged, marked([over_seeds(means[i]) for i in judged], by_seed), strict=True):
-            rows[i][protocol] = figure
+        evaluated = [i for i, runs in enumerate(members) if all(protocol in run.accuracy for run in runs)]
+        means = {i: [float(np.nanmean(run.accuracy[protocol])) for run in members[i]] for i in evaluated}
+        by_seed = [{run.seed: mean for run, mean in zip(members[i], means[i], strict=True)} for i in evaluated]
+        over = [seed_mean({run.hash: m for run, m in zip(members[i], means[i], strict=True)}) for i in evaluated]
+        for i, marked in zip(evaluated, mark_best(over, by_seed), strict=True):
+            rows[i][protocol] = marked
     return rows
 
 
-def _row(
-    runs: Sequence[Played], everybody: Sequence[Played], accuracy: Mapping[str, Figure], differ: Sequence[str]
-) -> Row:
-    def over(value: Callable[[Played], float | None]) -> Figure | None:
+def _row(runs: Sequence[RunSummary], accuracy: Mapping[str, SeedMean], differ: Sequence[str]) -> Row:
+    def over(value: Callable[[RunSummary], float | None]) -> SeedMean | None:
         values = {run.hash: value(run) for run in runs}
         known = {run: number for run, number in values.items() if number is not None}
-        return over_seeds(known) if len(known) == len(values) else None
+        return seed_mean(known) if len(known) == len(values) else None
 
-    def by_protocol(value: "ByProtocol") -> dict[str, Figure]:
-        found = {p: over(partial(value, protocol=p)) for p in accuracy}
-        return {p: figure for p, figure in found.items() if figure is not None}
+    def by_protocol(values: Callable[[RunSummary], Mapping[str, float]]) -> dict[str, SeedMean]:
+        shared = [p for p in accuracy if all(p in values(run) for run in runs)]
+        return {p: seed_mean({run.hash: values(run)[p] for run in runs}) for p in shared}
 
-    references = {run.hash: alone(run, everybody) for run in runs}
     return Row(
         algorithm=runs[0].algorithm,
-        learning=", ".join(f"{key} {runs[0].settings['learning'][key]}" for key in differ),
+        training=", ".join(f"{key} {runs[0].settings['learning'][key]}" for key in differ),
         runs=tuple(runs),
         accuracy=accuracy,
-        worst_tenth=by_protocol(lambda run, protocol: run.worst_tenth[protocol]),
-        hurt=by_protocol(lambda run, protocol: _share_below(run, protocol, references[run.hash], protocol)),
-        hurt_by_personalising=over(lambda run: _share_below(run, "personal", run, "received")),
-        clusters=over_seeds({run.hash: run.clusters for run in runs}),
+        worst_tenth=by_protocol(lambda run: run.worst_tenth),
+        below_local=by_protocol(lambda run: run.below_local),
+        below_received=over(_below_received),
+        clusters=over(lambda run: run.clusters),
         ari=over(lambda run: run.ari),
-        megabits=over_seeds({run.hash: run.megabits for run in runs}),
-        megabytes=over_seeds({run.hash: (run.bytes_down + run.bytes_up) / 1e6 for run in runs}),
+        megabits=seed_mean({run.hash: run.megabits for run in runs}),
+        megabytes=seed_mean({run.hash: (run.bytes_down + run.bytes_up) / 1e6 for run in runs}),
     )
 
 
-class ByProtocol(Protocol):
-    """A number of a run that depends on how clients are judged."""
-
-    def __call__(self, run: Played, protocol: str) -> float | None:
-        """The number, where it is known."""
-
-
-def _share_below(run: Played, protocol: str, other: Played | None, others_protocol: str) -> float | None:
-    """Of the clients that both judged, the share that has less here than there."""
-    if other is None or protocol not in run.accuracy or others_protocol not in other.accuracy:
+def _below_received(run: RunSummary) -> float | None:
+    """The share of clients less accurate after personalisation than as received."""
+    if not {"received", "personal"} <= run.accuracy.keys():
         return None
-    here, there = run.accuracy[protocol], other.accuracy[others_protocol]
-    both = ~np.isnan(here) & ~np.isnan(there)
-    return float((here[both] < there[both]).mean()) if both.any() else None
+    received, personal = run.accuracy["received"], run.accuracy["personal"]
+    both = ~np.isnan(received) & ~np.isnan(personal)
+    return float((personal[both] < received[both]).mean()) if both.any() else None

@@ -6,54 +6,51 @@ from pathlib import Path
 from typing import Any, Final
 
 from pacfl import __version__
-from pacfl.errors import MissingLibraryError
+from pacfl.errors import library
+from pacfl.experiment.seeds import TEST
 from pacfl.files import write_atomically
 from pacfl.report.experiments import experiments
-from pacfl.report.facts import NEWCOMERS, Gathered
-from pacfl.report.noise import TEST
 from pacfl.report.payload import payload
+from pacfl.report.summary import NEWCOMERS, ReportData
 
 ASSETS: Final = Path(__file__).parent / "assets"
-MAIN: Final = ("received", "personal")
+FAIRNESS_PROTOCOLS: Final = ("received", "personal")
 PROTOCOLS: Final = {
-    "received": "the model as sent down",
-    "personal": "after the method's own personalisation from there",
+    "received": "the model as sent by the server",
+    "personal": "after the method's own personalisation of it",
     "last_trained": "the weights that the client last trained itself: how published code scores clustered methods",
-    f"{NEWCOMERS}received": "clients who came after the last round, with the model that they were given",
+    f"{NEWCOMERS}received": "clients that joined after the last round, with the model as sent by the server",
     f"{NEWCOMERS}personal": "the same clients, after the method's own personalisation",
-    f"{NEWCOMERS}fine_tuned": "the same clients, after some epochs of plain training from there",
+    f"{NEWCOMERS}fine_tuned": "the same clients, after some epochs of plain training of that model",
 }
 
 
-def write(gathered: Gathered, path: Path) -> int:
+def write(report: ReportData, path: Path) -> int:
     """Write the page in one step; its size in bytes."""
-    return write_atomically(path, page(gathered).encode())
+    return write_atomically(path, page(report).encode())
 
 
-def page(gathered: Gathered) -> str:
+def page(report: ReportData) -> str:
     """The page."""
-    try:
-        from jinja2 import Environment, FileSystemLoader
-        from markupsafe import Markup
-    except ImportError:
-        raise MissingLibraryError("reports need jinja2: pip install 'pacfl[report]'") from None
-    found = experiments(gathered.runs)
+    jinja2, markup = library("jinja2", "a report", "report"), library("markupsafe", "a report", "report").Markup
+    found = experiments(report.runs)
     known = {protocol for experiment in found for protocol in experiment.protocols}
-    environment = Environment(loader=FileSystemLoader(ASSETS), autoescape=True)
-    return environment.get_template("page.html").render(
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(ASSETS), autoescape=True)
+    html: str = environment.get_template("page.html").render(
         version=__version__,
-        n_runs=len(gathered.runs),
-        federations=gathered.federations,
+        n_runs=len(report.runs),
+        federations=report.federations,
         experiments=found,
-        unfinished=gathered.unfinished,
+        unfinished=report.unfinished,
         test=TEST,
-        main=MAIN,
+        fairness_protocols=FAIRNESS_PROTOCOLS,
         protocols={p: meaning for p, meaning in PROTOCOLS.items() if p in known},
-        css=Markup(_text("page.css")),
-        data=Markup(embedded(payload(found, gathered.federations))),
-        library=Markup(_closed(library())),
-        script=Markup(_closed("\n".join(_text(path.name) for path in sorted(ASSETS.glob("*.js"))))),
+        css=markup(_text("page.css")),
+        data=markup(embedded(payload(found, report.federations))),
+        library=markup(_closed(vega())),
+        script=markup(_closed("\n".join(_text(path.name) for path in sorted(ASSETS.glob("*.js"))))),
     )
+    return html
 
 
 def embedded(value: Any) -> str:
@@ -63,13 +60,9 @@ def embedded(value: Any) -> str:
 
 
 @cache
-def library() -> str:
-    """Vega-Lite, which draws figures of many runs: about 900 kB."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise MissingLibraryError("reports need vl-convert-python: pip install 'pacfl[report]'") from None
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+def vega() -> str:
+    """Vega-Lite, which draws the figures of many runs: about 900 kB."""
+    bundle: str = library("vl_convert", "a report", "report").javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return bundle
 
 

@@ -5,8 +5,7 @@ from typing import Any, Final, get_args
 
 import numpy as np
 
-from pacfl.reproduce.availability import NOT_HERE
-from pacfl.reproduce.items import Item
+from pacfl.reproduce.items import NOT_HERE, Item
 from pacfl.reproduce.outcome import Outcome
 from pacfl.reproduce.planning import plan
 from pacfl.reproduce.tables import (
@@ -15,17 +14,16 @@ from pacfl.reproduce.tables import (
     Runs,
     Table,
     accuracies,
-    counted,
+    clusters_and_ari,
     leaders,
     named,
-    over_seeds,
     percent,
     settings,
 )
 from pacfl.subspace.threshold import Finding
 
 NEWCOMERS: Final = ("received", "fine_tuned", "personal")
-GLOBAL: Final = ("fedavg", "fedprox", "fednova", "scaffold")  # judged by the global model in the published code
+GLOBAL: Final = ("fedavg", "fedprox", "fednova", "scaffold")  # the published code scores their global model
 
 
 def accuracy(item: Item, outcome: Outcome) -> list[Table]:
@@ -34,10 +32,10 @@ def accuracy(item: Item, outcome: Outcome) -> list[Table]:
 
 
 def newcomers(item: Item, outcome: Outcome) -> list[Table]:
-    """The same of clients who came after the last round."""
+    """The same of clients that joined after the last round."""
     of_newcomers = [{**run, "accuracy": run["newcomers"]} for run in outcome["runs"] if "newcomers" in run]
-    judged = {**outcome, "runs": [*of_newcomers, *(run for run in outcome["runs"] if "diverged" in run)]}
-    return [_table(item, judged, column, NEWCOMERS) for column in item.columns]
+    shown = {**outcome, "runs": [*of_newcomers, *(run for run in outcome["runs"] if "diverged" in run)]}
+    return [_table(item, shown, column, NEWCOMERS) for column in item.columns]
 
 
 def _table(item: Item, outcome: Outcome, column: str, protocols: tuple[str, ...]) -> Table:
@@ -62,12 +60,9 @@ def _by_method(item: Item, outcome: Outcome, column: str) -> dict[str, Runs]:
 def _cells(runs: Runs, protocols: tuple[str, ...], lacking: str | None) -> tuple[str, ...]:
     if not runs:
         return (NOT_HERE if lacking else NOT_RUN, *[""] * (len(protocols) + 4))
-    whole = [run for run in runs if "diverged" not in run]
-    aris = [run["ari"] for run in whole if run["ari"] is not None]
     return (
         *(percent(runs, p) for p in protocols),
-        counted([run["clusters"] for run in whole]),
-        over_seeds(aris),
+        *clusters_and_ari(runs),
         settings(runs),
         " ".join(str(run["seed"]) for run in runs),
         " ".join(run["hash"][:8] for run in runs),
@@ -81,22 +76,23 @@ def _notes(
         return (f"{lacking}.",)
     if not any(by_method.values()):
         return ()
-    told = [
-        "Accuracy in %, mean over clients, then mean ± deviation over seeds. The paper does not state its protocol.",
+    notes = [
+        "Accuracy in %, mean over clients, then mean ± standard deviation over seeds (divisor n). "
+        "The paper does not state its protocol.",
         *_samples(by_method),
         _variant(by_method),
         *_findings(by_method),
         *(leaders(by_method, p) for p in protocols),
     ]
     if outcome["scale"] == "quick":
-        told.append("This is the quick version: it shows that everything works, and its numbers mean nothing.")
+        notes.append("This is the quick version: it shows that everything works, and its numbers mean nothing.")
     tuned = [t for t in outcome["tuning"] if t["column"] == column]
-    told.append(_tuned(tuned) if tuned else "Not tuned: the settings of the file.")
-    return tuple(told)
+    notes.append(_tuned(tuned) if tuned else "Not tuned: the settings of the file.")
+    return tuple(notes)
 
 
 def _samples(by_method: Mapping[str, Runs]) -> list[str]:
-    """How much data clients had on average, over all runs: an extract of a data set shows here."""
+    """How many samples clients had on average, over all runs: it shows an extract of a data set."""
     runs = [run for of_method in by_method.values() for run in of_method if "train" in run]
     if not runs:
         return []
@@ -110,7 +106,7 @@ def _range(values: list[float]) -> str:
 
 
 def _variant(by_method: Mapping[str, Runs]) -> str:
-    """Whose variant of each method this is."""
+    """Which variant of each method this is."""
     cuts = [run["clustering"] for runs in by_method.values() for run in runs if "clustering" in run]
     ways = {f"`{cut['measure']}` angles between whole raw data, `{cut['linkage']}` linkage" for cut in cuts}
     pacfl = f" PACFL by {'; '.join(sorted(ways))}." if ways else ""
@@ -118,7 +114,7 @@ def _variant(by_method: Mapping[str, Runs]) -> str:
 
 
 def _findings(by_method: Mapping[str, Runs]) -> list[str]:
-    """What the automatic threshold found: whether there are groups at all stands beside what they were good for."""
+    """What the automatic threshold found: whether there are distinct clusters at all."""
     cuts = [run["clustering"]["finding"] for runs in by_method.values() for run in runs if "clustering" in run]
     found = sorted({finding for finding in cuts if finding in get_args(Finding)})
     return [f"Finding of the automatic threshold: {', '.join(found)}."] if found else []
@@ -130,14 +126,16 @@ def _distances(by_method: Mapping[str, Runs], published: Mapping[str, str], prot
     if "last_trained" in protocols:
         as_published = {m: "received" if m in GLOBAL else "last_trained" for m in by_method}
         pairs["received for global methods and last_trained for others"] = distances(by_method, published, as_published)
-    told = [f"{named(p)} {np.mean(d):.1f}" for p, d in pairs.items() if d]
+    means = [f"{named(p)} {np.mean(d):.1f}" for p, d in pairs.items() if d]
     n = max((len(d) for d in pairs.values()), default=0)
-    return [f"Mean distance from the paper's values in points, over {n} methods: {', '.join(told)}."] if told else []
+    return [f"Mean distance from the paper's values in points, over {n} methods: {', '.join(means)}."] if means else []
 
 
-def distances(by_method: Mapping[str, Runs], published: Mapping[str, str], judged: Mapping[str, str]) -> list[float]:
-    """Points between the paper's value and ours, for every method that has both; `judged` has a protocol for each."""
-    both = [(published[m], accuracies(runs, judged[m])) for m, runs in by_method.items() if m in published]
+def distances(
+    by_method: Mapping[str, Runs], published: Mapping[str, str], protocol_of: Mapping[str, str]
+) -> list[float]:
+    """Points between the paper's value and ours, for every method that has both."""
+    both = [(published[m], accuracies(runs, protocol_of[m])) for m, runs in by_method.items() if m in published]
     return [abs(float(theirs.split()[0]) - float(np.mean(ours))) for theirs, ours in both if ours]
 
 
@@ -147,10 +145,10 @@ def _tuned(tuned: list[dict[str, Any]]) -> str:
 
 
 def _trials(tuned: Mapping[str, Any]) -> str:
-    told = []
+    trials = []
     for trial in tuned["trials"]:
         given = {key: value for key, value in trial.items() if key not in ("accuracy", "hash")}
         words = "/".join(f"{value:g}" for value in given.values())
         score = "diverged" if trial["accuracy"] is None else f"{100 * trial['accuracy']:.1f}"
-        told.append(f"{words}: {score}{'*' if given == tuned['chosen'] else ''}")
-    return "(" + ", ".join(told) + f"; {tuned['evaluated_by']})"
+        trials.append(f"{words}: {score}{'*' if given == tuned['chosen'] else ''}")
+    return "(" + ", ".join(trials) + f"; {tuned['evaluated_by']})"

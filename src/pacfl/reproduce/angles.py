@@ -1,6 +1,6 @@
-"""Angles between data sets and between classes: what was published beside true principal angles."""
+"""Angles between data sets and between classes: the published values beside true principal angles."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
@@ -10,13 +10,21 @@ from numpy.typing import NDArray
 
 from pacfl.data import load
 from pacfl.learning.randomness import stream
-from pacfl.reproduce.availability import missing
 from pacfl.reproduce.figures import heat_map
-from pacfl.reproduce.items import Item
+from pacfl.reproduce.items import Item, missing
 from pacfl.reproduce.making import Request, asked_columns
 from pacfl.reproduce.outcome import Outcome
 from pacfl.reproduce.tables import NOT_RUN, Table, over_seeds
-from pacfl.subspace import MEASURES, adjusted_rand_index, agglomerate_into, proximity, signature
+from pacfl.subspace import (
+    MEASURES,
+    Clustering,
+    adjusted_rand_index,
+    agglomerate_into,
+    cluster,
+    proximity,
+    signature,
+    split_half_angles,
+)
 
 ANIMALS: Final = (2, 3, 4, 5, 6, 7)  # of CIFAR-10's classes: bird, cat, deer, dog, frog, horse
 CLASSES: Final = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -42,7 +50,7 @@ def _column(item: Item, column: str, request: Request) -> dict[str, Any]:
 
 
 def _bases(data: Mapping[str, Any], rank: int, seed: int, folder: Path | None) -> list[NDArray[np.float64]]:
-    """A signature of every data set, or of every class; sets are brought to one shape as in a mixture."""
+    """A signature of every data set, or of every class; sets have one shape as in a mixture."""
     n = data["samples"]
     if "sets" in data:
         mixed = load("mix4", folder, sets=data["sets"])
@@ -60,43 +68,44 @@ def tables(item: Item, outcome: Outcome) -> list[Table]:
 
 
 def _sets(item: Item, outcome: Outcome) -> Table:
-    told, published = outcome["angles"].get("sets"), item.published()
+    stored, published = outcome["angles"].get("sets"), item.published()
     head = ("pair", "paper", "entrywise (times p)", *(m for m in MEASURES if m != "entrywise"))
-    if told is None:
+    if stored is None:
         reason = outcome["missing"].get("sets", NOT_RUN)
         pairs = [
             (f"{a}, {b}", value, reason, "", "", "") for a, values in published.items() for b, value in values.items()
         ]
         return Table(f"{item.title}: sets", head, tuple(pairs))
     rows = []
-    for i, j in combinations(range(len(told["names"])), 2):
-        a, b = told["names"][i], told["names"][j]
-        values = {measure: np.array(told[measure])[:, i, j] for measure in MEASURES}
-        twice = over_seeds((told["rank"] * values["entrywise"]).tolist(), 1)
-        entrywise = f"{over_seeds(values['entrywise'].tolist())} ({twice})"
+    for i, j in combinations(range(len(stored["names"])), 2):
+        a, b = stored["names"][i], stored["names"][j]
+        values = {measure: np.array(stored[measure])[:, i, j] for measure in MEASURES}
+        times_rank = over_seeds((stored["rank"] * values["entrywise"]).tolist(), 1)
+        entrywise = f"{over_seeds(values['entrywise'].tolist())} ({times_rank})"
         true = (over_seeds(values[m].tolist()) for m in MEASURES if m != "entrywise")
         rows.append((f"{a}, {b}", published.get(a, {}).get(b, "-"), entrywise, *true))
     note = (
-        f"Degrees, p = {told['rank']}, raw pixels, {told['samples']:,} training samples of each set, mean ± deviation "
-        f"over {len(told['entrywise'])} draws of them. `smallest` and `sum` are true principal angles, `entrywise` is "
-        "what was published as both. MNIST-M is not in the paper."
+        f"Degrees, p = {stored['rank']}, raw pixels, {stored['samples']:,} training samples of each set, "
+        f"mean ± standard deviation over {len(stored['entrywise'])} draws of them. "
+        "`smallest` and `sum` are true principal angles; `entrywise` was published as both. The paper has no MNIST-M."
     )
     return Table(f"{item.title}: sets", head, tuple(rows), (note,))
 
 
 def _classes(item: Item, outcome: Outcome) -> Table:
-    told = outcome["angles"].get("classes")
+    stored = outcome["angles"].get("classes")
     head = ("measure", "among animals", "among vehicles", "between", "ARI of two clusters")
-    if told is None:
+    if stored is None:
         return Table(f"{item.title}: classes", head, ((outcome["missing"].get("classes", NOT_RUN), "", "", "", ""),))
     true_cluster = np.isin(np.arange(len(CLASSES)), ANIMALS).astype(np.intp)
     rows = []
     for measure in MEASURES:
-        draws = np.array(told[measure])
+        draws = np.array(stored[measure])
         parts = [_mean_between(draws, true_cluster, a, b) for a, b in ((1, 1), (0, 0), (1, 0))]
         found = [adjusted_rand_index(agglomerate_into(draw, 2, "average"), true_cluster) for draw in draws]
         rows.append((measure, *(over_seeds(part) for part in parts), over_seeds(found)))
-    note = f"Mean angle in degrees, p = {told['rank']}, raw pixels, {told['samples']:,} training samples of each class."
+    samples = f"{stored['samples']:,} training samples of each class"
+    note = f"Mean angle in degrees, p = {stored['rank']}, raw pixels, {samples}."
     return Table(f"{item.title}: classes of CIFAR-10", head, tuple(rows), (note,))
 
 
@@ -109,11 +118,21 @@ def _mean_between(draws: NDArray[np.float64], true_cluster: NDArray[np.intp], a:
 
 def figures(item: Item, outcome: Outcome, folder: Path) -> list[Path]:
     """The angles between classes as a picture, animals first."""
-    told = outcome["angles"].get("classes")
-    if told is None:
+    stored = outcome["angles"].get("classes")
+    if stored is None:
         return []
     order = [*ANIMALS, *(c for c in range(len(CLASSES)) if c not in ANIMALS)]
-    mean = np.mean(np.array(told["smallest"]), axis=0)[np.ix_(order, order)]
+    mean = np.mean(np.array(stored["smallest"]), axis=0)[np.ix_(order, order)]
     return [
         heat_map(mean, [CLASSES[c] for c in order], "smallest angle (degrees)", folder / f"{item.name}-classes.svg")
     ]
+
+
+def cluster_clients(samples: Sequence[NDArray[Any]], rank: int, n_clusters: int | None = None) -> Clustering:
+    """Clients' samples clustered as PACFL does, by the smallest angle and average linkage, without training.
+
+    n_clusters None: at the automatic threshold.
+    """
+    bases = [signature(x, rank) for x in samples]
+    halves = [split_half_angles(x, rank, measures=["smallest"])["smallest"] for x in samples]
+    return cluster(proximity(bases, "smallest"), halves, "smallest", "average", None, n_clusters)

@@ -1,4 +1,4 @@
-"""Faces divided by attribute: do signatures find the clients with the same attribute? No training is needed to see."""
+"""Faces split by attribute: do signatures find the clients with the same attribute? Nothing is trained."""
 
 from pathlib import Path
 from typing import Any
@@ -7,10 +7,9 @@ import numpy as np
 
 from pacfl.data import Dataset, Partition, build_scheme, load, partition
 from pacfl.learning.randomness import stream
-from pacfl.reproduce.availability import missing
+from pacfl.reproduce.angles import cluster_clients
 from pacfl.reproduce.figures import Figure, save
-from pacfl.reproduce.grouped import grouped
-from pacfl.reproduce.items import Item
+from pacfl.reproduce.items import Item, missing
 from pacfl.reproduce.making import Request, asked_columns
 from pacfl.reproduce.outcome import Outcome
 from pacfl.reproduce.tables import NOT_RUN, Table, counted, over_seeds
@@ -25,24 +24,24 @@ def make(item: Item, request: Request) -> Outcome:
     columns = [column for column in asked_columns(item, request) if column not in lacking]
     table = item.table(None, request.scale)
     found = [_clusters(item, column, seed, request) for column in columns for seed in table["seeds"][: request.n_seeds]]
-    kept = {"item": item.name, "scale": request.scale, "missing": lacking, "runs": [], "tuning": []}
-    return {**kept, "attributes": table["data"]["scheme"]["attributes"], "clusters": found}
+    common = {"item": item.name, "scale": request.scale, "missing": lacking, "runs": [], "tuning": []}
+    return {**common, "attributes": table["data"]["scheme"]["attributes"], "clusters": found}
 
 
 def _clusters(item: Item, column: str, seed: int, request: Request) -> dict[str, Any]:
-    dataset, parts = _divided(item, column, seed, request)
+    dataset, parts = _split(item, column, seed, request)
     rank = item.settings(request.scale)["rank"]
-    samples = [dataset.x_train[shard] for shard in parts.train_indices]
-    assert parts.true_cluster is not None  # divided by attribute
-    told: dict[str, Any] = {"column": column, "seed": seed, "true_cluster": parts.true_cluster.tolist()}
-    for name, k in (("automatic", None), ("given", len(set(told["true_cluster"])))):
-        labels = grouped(samples, rank, k).labels
-        told[name] = {"labels": labels.tolist(), "ari": adjusted_rand_index(labels, parts.true_cluster)}
-    told["faces"] = _faces(dataset, parts, told["given"]["labels"], seed)
-    return told
+    samples = [dataset.x_train[rows] for rows in parts.train_indices]
+    assert parts.true_cluster is not None  # split by attribute
+    clustered: dict[str, Any] = {"column": column, "seed": seed, "true_cluster": parts.true_cluster.tolist()}
+    for name, k in (("automatic", None), ("given", len(set(clustered["true_cluster"])))):
+        labels = cluster_clients(samples, rank, k).labels
+        clustered[name] = {"labels": labels.tolist(), "ari": adjusted_rand_index(labels, parts.true_cluster)}
+    clustered["faces"] = _faces(dataset, parts, clustered["given"]["labels"], seed)
+    return clustered
 
 
-def _divided(item: Item, column: str, seed: int, request: Request) -> tuple[Dataset, Partition]:
+def _split(item: Item, column: str, seed: int, request: Request) -> tuple[Dataset, Partition]:
     data = item.table(column, request.scale)["data"]
     dataset = load(data["name"], request.data, n_train=data["samples"], n_test=1)
     scheme = build_scheme(data["scheme"])
@@ -50,7 +49,7 @@ def _divided(item: Item, column: str, seed: int, request: Request) -> tuple[Data
 
 
 def _faces(dataset: Dataset, parts: Partition, labels: list[int], seed: int) -> list[list[Any]]:
-    """A few faces of every cluster, each of another client while there are others."""
+    """A few faces of every cluster, each of another client as long as there are others."""
     rng = stream(seed, "faces")
     shown = []
     for k in range(max(labels) + 1):
@@ -65,13 +64,13 @@ def tables(item: Item, outcome: Outcome) -> list[Table]:
     head = ("data", "clusters", "how many", "ARI with the attributes", "seeds")
     rows = []
     for column in item.columns:
-        own = [told for told in outcome["clusters"] if told["column"] == column]
+        own = [one for one in outcome["clusters"] if one["column"] == column]
         if not own:
             rows.append((column, outcome["missing"].get(column, NOT_RUN), "", "", ""))
         for name in ("automatic", "given") if own else ():
-            counts = [len(set(told[name]["labels"])) for told in own]
-            aris = [told[name]["ari"] for told in own]
-            seeds = " ".join(str(told["seed"]) for told in own)
+            counts = [len(set(one[name]["labels"])) for one in own]
+            aris = [one[name]["ari"] for one in own]
+            seeds = " ".join(str(one["seed"]) for one in own)
             rows.append((column, name, counted(counts), over_seeds(aris), seeds))
     note = f"Attributes: {', '.join(outcome['attributes'])}. The paper shows faces and gives no number."
     return [Table(item.title, head, tuple(rows), (note,))]
@@ -79,11 +78,11 @@ def tables(item: Item, outcome: Outcome) -> list[Table]:
 
 def figures(item: Item, outcome: Outcome, folder: Path) -> list[Path]:
     """Faces of every cluster, as the paper shows them."""
-    return [_figure(item, told, folder) for told in outcome["clusters"][:1]]
+    return [_figure(item, one, folder) for one in outcome["clusters"][:1]]
 
 
-def _figure(item: Item, told: dict[str, Any], folder: Path) -> Path:
-    faces = told["faces"]
+def _figure(item: Item, clustered: dict[str, Any], folder: Path) -> Path:
+    faces = clustered["faces"]
     figure = Figure(figsize=(FACES_SHOWN, 1.2 * len(faces)), layout="constrained")
     grid = np.atleast_2d(figure.subplots(len(faces), FACES_SHOWN))
     for k, (row, images) in enumerate(zip(grid, faces, strict=True), 1):

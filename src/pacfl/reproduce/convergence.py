@@ -1,4 +1,4 @@
-"""Error against T and K beside the rates of the two theorems, with misidentified clients; diversity in real runs."""
+"""Error against T and K beside the rates of the two theorems, with misidentified clients; gradient diversity."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from pacfl.learning.randomness import stream
 from pacfl.reproduce import diversity, theorems
-from pacfl.reproduce.availability import missing
 from pacfl.reproduce.figures import Figure, save
-from pacfl.reproduce.items import Item
+from pacfl.reproduce.items import Item, missing
 from pacfl.reproduce.making import Request, asked_columns
 from pacfl.reproduce.outcome import Outcome
 from pacfl.reproduce.tables import NOT_RUN, Table
@@ -20,7 +19,7 @@ from pacfl.reproduce.theorems import Problem, Whose
 Array = NDArray[np.float64]
 
 SAMPLED: Final = (1, 2, 4, 8, 16)  # K
-GROUPS: Final = 8  # of repetitions, for the deviation of slopes
+GROUPS: Final = 8  # of repetitions, for the standard error of slopes
 PREDICTED: Final = {"Polyak-Lojasiewicz": -1.0, "smooth non-convex": -0.5}
 
 
@@ -28,16 +27,16 @@ def make(item: Item, request: Request) -> Outcome:
     """Both theorems for every share of misidentified clients, and one federation."""
     settings = item.settings(request.scale)
     tried = [
-        told
+        fit
         for theorem in (first, second)
         for share in settings["misidentified"]
-        for told in theorem(share, settings["longest"], settings["repetitions"])
+        for fit in theorem(share, settings["longest"], settings["repetitions"])
     ]
     lacking = missing(item, request.scale, request.data)
     columns = [column for column in asked_columns(item, request) if column not in lacking]
-    recorded = [told for column in columns for told in diversity.recorded(item, column, request)]
-    kept = {"item": item.name, "scale": request.scale, "missing": lacking, "runs": [], "tuning": []}
-    return {**kept, "theorems": tried, "diversity": recorded}
+    recorded = [one for column in columns for one in diversity.recorded(item, column, request)]
+    common = {"item": item.name, "scale": request.scale, "missing": lacking, "runs": [], "tuning": []}
+    return {**common, "theorems": tried, "diversity": recorded}
 
 
 def first(share: float, longest: int, repetitions: int) -> list[dict[str, Any]]:
@@ -47,8 +46,8 @@ def first(share: float, longest: int, repetitions: int) -> list[dict[str, Any]]:
 
     def errors(k: int, whose: Sequence[Whose]) -> Array:
         path = theorems.local_sgd(problem, k, rates, repetitions, stream(0, "theorem 1", k))
-        kept = [point for t, point in enumerate(path, 1) if t in at]
-        return np.array([[problem.excess(point, one) for point in kept] for one in whose])
+        reached = [point for t, point in enumerate(path, 1) if t in at]
+        return np.array([[problem.excess(point, one) for point in reached] for one in whose])
 
     return _tried(problem, share, at, errors)
 
@@ -90,13 +89,13 @@ def _tried(
     """Errors by the objective of the whole cluster, and of its rightly identified clients where they are not all."""
     whose: tuple[Whose, ...] = ("all", "right") if share else ("all",)
     by_sampled = np.stack([errors(k, whose) for k in SAMPLED], axis=1)  # (whose, K, T, repetitions)
-    told = []
+    fits = []
     for name, values in zip(whose, by_sampled, strict=True):
         groups = np.array_split(values, min(GROUPS, values.shape[-1]), axis=-1)
         each = np.array([slopes(at, SAMPLED, group.mean(axis=-1)) for group in groups])
         fitted = slopes(at, SAMPLED, values.mean(axis=-1))
         spread = each.std(axis=0) / np.sqrt(len(groups))
-        told.append(
+        fits.append(
             {
                 "problem": problem.name,
                 "misidentified": share,
@@ -108,7 +107,7 @@ def _tried(
                 "slope_in_sampled": [fitted[1], float(spread[1])],
             }
         )
-    return told
+    return fits
 
 
 def tables(item: Item, outcome: Outcome) -> list[Table]:
@@ -129,14 +128,14 @@ def _theorems(item: Item, outcome: Outcome) -> Table:
     whose = {"all": "the whole cluster", "right": "the rightly identified"}
     rows = tuple(
         (
-            told["problem"],
-            f"{told['misidentified']:.0%}",
-            whose[told["objective"]],
-            f"{PREDICTED[told['problem']]:g}",
-            *(f"{told[key][0]:.3f} ± {told[key][1]:.3f}" for key in ("slope_in_steps", "slope_in_sampled")),
-            f"{told['errors'][told['sampled'].index(4)][-1]:.3g}",
+            fit["problem"],
+            f"{fit['misidentified']:.0%}",
+            whose[fit["objective"]],
+            f"{PREDICTED[fit['problem']]:g}",
+            *(f"{fit[key][0]:.3f} ± {fit[key][1]:.3f}" for key in ("slope_in_steps", "slope_in_sampled")),
+            f"{fit['errors'][fit['sampled'].index(4)][-1]:.3g}",
         )
-        for told in outcome["theorems"]
+        for fit in outcome["theorems"]
     )
     notes = (
         "Error = constant · T^a · K^b, fitted to five T and five K. Error is F - F* for the first problem, the mean "
@@ -174,16 +173,16 @@ def _diversity(item: Item, outcome: Outcome) -> Table:
 
 def figures(item: Item, outcome: Outcome, folder: Path) -> list[Path]:
     """Error against T and against K in logarithms, one picture for each problem."""
-    problems = dict.fromkeys(told["problem"] for told in outcome["theorems"])
+    problems = dict.fromkeys(fit["problem"] for fit in outcome["theorems"])
     return [_figure(item, problem, outcome, folder) for problem in problems]
 
 
 def _figure(item: Item, problem: str, outcome: Outcome, folder: Path) -> Path:
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for told in outcome["theorems"]:
-        if told["problem"] == problem:
-            _draw(left, right, told)
+    for fit in outcome["theorems"]:
+        if fit["problem"] == problem:
+            _draw(left, right, fit)
     for axes, label in ((left, "T"), (right, "K")):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
@@ -194,9 +193,9 @@ def _figure(item: Item, problem: str, outcome: Outcome, folder: Path) -> Path:
     return save(figure, folder / f"{item.name}-{problem.replace(' ', '-')}.svg")
 
 
-def _draw(left: Any, right: Any, told: Mapping[str, Any]) -> None:
-    errors = np.array(told["errors"])
-    label = f"{told['misidentified']:.0%} misidentified, {told['objective']}"
-    style = "-" if told["objective"] == "all" else "--"
-    left.plot(told["steps"], errors[told["sampled"].index(4)], style, marker=".", label=f"{label}, K = 4")
-    right.plot(told["sampled"], errors[:, -1], style, marker=".")
+def _draw(left: Any, right: Any, fit: Mapping[str, Any]) -> None:
+    errors = np.array(fit["errors"])
+    label = f"{fit['misidentified']:.0%} misidentified, {fit['objective']}"
+    style = "-" if fit["objective"] == "all" else "--"
+    left.plot(fit["steps"], errors[fit["sampled"].index(4)], style, marker=".", label=f"{label}, K = 4")
+    right.plot(fit["sampled"], errors[:, -1], style, marker=".")

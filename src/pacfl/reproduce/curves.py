@@ -1,4 +1,4 @@
-"""Accuracy against rounds. Nothing is run for it but other items."""
+"""Accuracy against rounds, from the runs of other items."""
 
 from collections.abc import Iterable, Mapping
 from itertools import cycle
@@ -47,7 +47,7 @@ def _columns(outcome: Outcome) -> dict[str, dict[str, Runs]]:
 
 
 def _ordered(methods: Iterable[str]) -> list[str]:
-    """In the order of the algorithms, whenever each was run; variants of one as they came."""
+    """In the order of the algorithms; variants of one in the order of the runs."""
     order = list(ALGORITHMS)
     return sorted(methods, key=lambda method: order.index(_algorithm(method)))
 
@@ -63,7 +63,7 @@ def _table(item: Item, column: str, by_method: Mapping[str, Runs], protocol: str
 
 
 def _at(runs: Runs, protocol: str, t: int) -> list[float]:
-    """Accuracies in % after t rounds, of the runs that were judged then."""
+    """Accuracies in % after t rounds, of the runs that were evaluated then."""
     series = (dict(zip(run["curve"]["rounds"], run["curve"].get(protocol, []), strict=False)) for run in runs)
     return [100 * values[t] for values in series if values.get(t) is not None]
 

@@ -80,14 +80,14 @@ def values(name: str, draws: int) -> dict[str, Array]:
 
 
 def make(item: Item, request: Request) -> Outcome:
-    """Mean and deviation over draws, and how often the columns rise as expected, for every choice of μ and Σ."""
+    """Mean and standard deviation over draws, and how often the columns rise as expected, for each μ and Σ."""
     draws = item.settings(request.scale)["draws"]
-    found = {name: {m: _told(v) for m, v in values(name, draws).items()} for name in CHOICES}
-    kept = {"item": item.name, "scale": request.scale, "missing": {}, "runs": [], "tuning": []}
-    return {**kept, "draws": draws, "choices": found}
+    found = {name: {m: _summary(v) for m, v in values(name, draws).items()} for name in CHOICES}
+    common = {"item": item.name, "scale": request.scale, "missing": {}, "runs": [], "tuning": []}
+    return {**common, "draws": draws, "choices": found}
 
 
-def _told(rows: Array) -> dict[str, list[float]]:
+def _summary(rows: Array) -> dict[str, list[float]]:
     rising = [float((rows[:, i] < rows[:, i + 1]).mean()) for i in (0, 2)]
     return {"mean": rows.mean(axis=0).tolist(), "deviation": rows.std(axis=0).tolist(), "rising": rising}
 
@@ -99,11 +99,14 @@ def tables(item: Item, outcome: Outcome) -> list[Table]:
     made = []
     for name, by_measure in outcome["choices"].items():
         rows = []
-        for measure, told in by_measure.items():
-            triples = zip(told["mean"], told["deviation"], published[measure], strict=True)
-            cells = [f"{mean:.3g} ± {deviation:.2g} [{value}]" for mean, deviation, value in triples]
-            rows.append((measure, *cells, *(f"{share:.0%}" for share in told["rising"])))
+        for measure, stored in by_measure.items():
+            triples = zip(stored["mean"], stored["deviation"], published[measure], strict=True)
+            cells = [f"{mean:.3g} ± {std:.2g} [{value}]" for mean, std, value in triples]
+            rows.append((measure, *cells, *(f"{share:.0%}" for share in stored["rising"])))
         title = f"{item.title}: {(CHOICES[name].__doc__ or name).rstrip('.')}"
-        note = f"Mean ± deviation over {outcome['draws']} draws; share of draws in which the columns rise as expected."
+        note = (
+            f"Mean ± standard deviation over {outcome['draws']} draws; "
+            "share of draws in which the columns rise as expected."
+        )
         made.append(Table(title, head, tuple(rows), (note,)))
     return made

@@ -1,4 +1,4 @@
-"""Weighted gradient diversity, recorded while a real federation learns."""
+"""Weighted gradient diversity, recorded during the training of a real federation."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,29 +32,29 @@ def weighted_diversity(gradients: Array) -> float:
 def recorded(item: Item, column: str, request: Request) -> Iterator[dict[str, Any]]:
     """Diversity within and across clusters, for every method of the item."""
     for run in expand(item.table(column, request.scale)):
-        for told in _recorded(run, request):
-            yield {"column": column, "method": run.label(), "hash": run.hash, **told}
+        for entry in _recorded(run, request):
+            yield {"column": column, "method": run.label(), "hash": run.hash, **entry}
 
 
 def _recorded(run: Run, request: Request) -> Iterator[dict[str, Any]]:
     """After one round, two, four, ..., and the last."""
-    federation = build(run, request.data)
-    setup = federation.setup
+    experiment = build(run, request.data)
+    setup = experiment.setup
     engine = build_engine(run.engine, setup.model, setup.pool.train.x.shape[1:], run.device)
     last = run.schedule.rounds
     wanted = {2**i for i in range(last.bit_length()) if 2**i <= last} | {last}
     with LocalBackend(request.workers).connect(setup) as clients:
-        for played in federation.rounds(clients, {}):
-            if played.plan.sampled and played.t + 1 in wanted:
-                yield {"round": played.t + 1, **_within_and_across(federation, engine, played.state)}
+        for finished in experiment.rounds(clients, {}):
+            if finished.plan.sampled and finished.t + 1 in wanted:
+                yield {"round": finished.t + 1, **_within_and_across(experiment, engine, finished.state)}
 
 
-def _within_and_across(federation: Experiment, engine: Engine, state: State) -> dict[str, Any]:
+def _within_and_across(experiment: Experiment, engine: Engine, state: State) -> dict[str, Any]:
     clusters = sorted(set(state.cluster_of.values()))
     everybody = sorted(state.cluster_of)
     within, across = [], []
     for k in clusters:
-        gradients = _gradients(federation.setup.pool, engine, state.models[k], everybody)
+        gradients = _gradients(experiment.setup.pool, engine, state.models[k], everybody)
         own = [i for i, client in enumerate(everybody) if state.cluster_of[client] == k]
         within.append(weighted_diversity(gradients[own]))
         across.append(weighted_diversity(gradients))

@@ -1,4 +1,4 @@
-"""What is made of each kind of item: an outcome, tables of it, and pictures."""
+"""How each kind of item is computed and shown: its outcome, tables and pictures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Final
 from pacfl.errors import ConfigError
 from pacfl.reproduce import accuracy, angles, beta, celeba, convergence, curves, divergences, pictures, targets
 from pacfl.reproduce.items import Item, Scale, item
-from pacfl.reproduce.making import Request, trained
+from pacfl.reproduce.making import Request, run_item
 from pacfl.reproduce.outcome import Outcome, joined, load
 from pacfl.reproduce.tables import Table
 
@@ -20,15 +20,15 @@ def no_figures(_item: Item, _outcome: Outcome, _folder: Path) -> Sequence[Path]:
 
 @dataclass(frozen=True)
 class Kind:
-    """How an item is made and shown."""
+    """How an item is computed and shown."""
 
     tables: Callable[[Item, Outcome], list[Table]]
     figures: Callable[[Item, Outcome, Path], Sequence[Path]] = no_figures
-    make: Callable[[Item, Request], Outcome] = trained
+    make: Callable[[Item, Request], Outcome] = run_item
 
 
 def of_others(own: Item, request: Request) -> Outcome:
-    """The outcome of an item that shows the runs of others, which are run for it."""
+    """The outcome of an item that shows the runs of others, which are run if missing."""
     found = [(name, KINDS[item(name).kind].make(item(name), request)) for name in own.of]
     return joined(own.name, request.scale, found)
 
@@ -49,7 +49,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def stored(own: Item, folder: Path, scale: Scale) -> Outcome | None:
-    """The outcome of an item as it was exported, or None; of one that shows others', if any of those was."""
+    """The outcome of an item as it was exported, or None; of one that shows the runs of others, if any of those was."""
     if not own.of:
         return load(folder, own.name, scale)
     found = [(name, load(folder, name, scale)) for name in own.of]
@@ -58,7 +58,7 @@ def stored(own: Item, folder: Path, scale: Scale) -> Outcome | None:
 
 
 def kind_of(item: Item) -> Kind:
-    """What is made of an item."""
+    """The kind of an item."""
     if item.kind not in KINDS:
         raise ConfigError(f"{item.path}: there is no kind {item.kind!r} of item; there are {', '.join(KINDS)}")
     return KINDS[item.kind]

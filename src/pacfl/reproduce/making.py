@@ -1,4 +1,4 @@
-"""An item from its settings to its outcome: what is missing is tuned and run, what is there is not run again."""
+"""An item from its settings to its outcome: missing runs are tuned and run, stored ones are not run again."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -8,26 +8,25 @@ from typing import Any
 
 from pacfl.errors import ConfigError
 from pacfl.experiment.config import Run
-from pacfl.reproduce.availability import missing
-from pacfl.reproduce.items import Item, Scale
-from pacfl.reproduce.missing_runs import ended, playing
+from pacfl.reproduce.items import Item, Scale, missing
+from pacfl.reproduce.missing_runs import run_missing, stored_result
 from pacfl.reproduce.outcome import Outcome, outcome
 from pacfl.reproduce.planning import Planned, plan, with_chosen
 from pacfl.reproduce.tuning import Trial, chosen, trials
 
 Show = Callable[[Run, Mapping[str, Any]], None]
-Watch = Callable[[list[Run]], AbstractContextManager[Show]]  # how runs are shown while they are played
+Watch = Callable[[list[Run]], AbstractContextManager[Show]]  # how running runs are shown
 
 
 @contextmanager
-def unseen(_runs: list[Run]) -> Iterator[Show]:
-    """Nobody watches."""
+def no_display(_runs: list[Run]) -> Iterator[Show]:
+    """Nothing is shown."""
     yield lambda _run, _record: None
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for, and where things are."""
+    """What is asked for, and where data and runs are."""
 
     scale: Scale = "quick"
     data: Path | None = None
@@ -37,8 +36,8 @@ class Request:
     on: tuple[str, ...] = ()  # columns; none: all
     n_seeds: int | None = None
     tune: bool = False
-    play: bool = True  # otherwise only what has ended is told
-    watch: Watch = unseen
+    run: bool = True  # False: show only what has ended
+    watch: Watch = no_display
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,8 @@ class ColumnPlan:
     tuning: list[dict[str, Any]]
 
 
-def trained(item: Item, request: Request) -> Outcome:
-    """The outcome of an item that trains."""
+def run_item(item: Item, request: Request) -> Outcome:
+    """The outcome of an item with runs of its own."""
     lacking = missing(item, request.scale, request.data)
     columns = [column for column in asked_columns(item, request) if column not in lacking]
     planned: list[Planned] = []
@@ -62,7 +61,7 @@ def trained(item: Item, request: Request) -> Outcome:
         planned += found.ready
         tuning += found.tuning
     planned.sort(key=lambda one: one.run.seed)  # one seed of everything before the next of anything
-    _play([one.run for one in planned], request)
+    _run_missing([one.run for one in planned], request)
     return outcome(item, request.scale, lacking, planned, tuning, request.runs)
 
 
@@ -75,11 +74,11 @@ def asked_columns(item: Item, request: Request) -> list[str]:
 
 
 def column_plan(item: Item, column: str, request: Request) -> ColumnPlan:
-    """The runs of a column; if it is tuned, after the trials that this wants."""
+    """The runs of a column; if it is tuned, after its trials."""
     planned = plan(item, column, request.scale, request.only, request.n_seeds)
     spec = item.tuned(column, request.scale) if request.tune else None
     tried = trials(planned, spec) if spec is not None else []
-    _play([trial.run for trial in tried], request)
+    _run_missing([trial.run for trial in tried], request)
     settled = chosen(_settled(tried, request.runs), request.runs)
     by_method = {one["method"]: one["chosen"] for one in settled}
     ready = [with_chosen(one, by_method) for one in planned if spec is None or one.tuned_as in by_method]
@@ -89,13 +88,13 @@ def column_plan(item: Item, column: str, request: Request) -> ColumnPlan:
 
 def _settled(tried: Sequence[Trial], runs: Path) -> list[Trial]:
     """The trials of methods of which all trials have ended."""
-    open_methods = {trial.method for trial in tried if ended(trial.run, runs) is None}
+    open_methods = {trial.method for trial in tried if stored_result(trial.run, runs) is None}
     return [trial for trial in tried if trial.method not in open_methods]
 
 
-def _play(runs: list[Run], request: Request) -> None:
-    if request.play:
+def _run_missing(runs: list[Run], request: Request) -> None:
+    if request.run:
         with request.watch(runs) as show:
             for run in runs:
-                for record in playing(run, request.runs, request.data, request.workers):
+                for record in run_missing(run, request.runs, request.data, request.workers):
                     show(run, record)

@@ -1,4 +1,4 @@
-"""Play runs that are missing in the store; a run that diverges has ended too, and is not tried again."""
+"""Run what is missing in the store. A run that diverged has ended too: it is not run again."""
 
 import json
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from pacfl.experiment.run import resume
 from pacfl.experiment.store import RunFolder, folder_of
 from pacfl.federation.local import LocalBackend
 
-DIVERGED = "diverged"  # the name under which the store keeps how a run diverged
+DIVERGED = "diverged"  # the name under which a folder stores that its run diverged
 
 
-def ended(run: Run, runs: Path) -> dict[str, Any] | None:
+def stored_result(run: Run, runs: Path) -> dict[str, Any] | None:
     """The result of a run that is finished or has diverged, or None."""
     folder = RunFolder(runs / run.hash)
     if not folder.path.is_dir():
@@ -23,9 +23,9 @@ def ended(run: Run, runs: Path) -> dict[str, Any] | None:
     return folder.result() or (json.loads(diverged.read_text(encoding="utf-8")) if diverged.exists() else None)
 
 
-def playing(run: Run, runs: Path, data: Path | None, workers: int) -> Iterator[dict[str, Any]]:
-    """Records of a run as it goes on, unless it has ended; the last one is its result."""
-    found = ended(run, runs)
+def run_missing(run: Run, runs: Path, data: Path | None, workers: int) -> Iterator[dict[str, Any]]:
+    """Records of a run, resumed where it was interrupted; the last one is its result. Only that if it has ended."""
+    found = stored_result(run, runs)
     if found is not None and "diverged" in found:
         yield found
         return
@@ -33,6 +33,6 @@ def playing(run: Run, runs: Path, data: Path | None, workers: int) -> Iterator[d
     try:
         yield from resume(run, folder, data, LocalBackend(workers))
     except DivergedError as error:
-        told = {"hash": run.hash, "seed": run.seed, "diverged": str(error), "round": len(folder.records())}
-        folder.describe(DIVERGED, told)
-        yield told
+        result = {"hash": run.hash, "seed": run.seed, "diverged": str(error), "round": len(folder.records())}
+        folder.describe(DIVERGED, result)
+        yield result

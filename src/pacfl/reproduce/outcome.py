@@ -1,4 +1,4 @@
-"""What came of an item, small enough to be kept: summaries of its runs, and how they were tuned. No models."""
+"""The outcome of an item, small enough to commit: summaries of its runs, and how they were tuned. No models."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import megabits_per_client
 from pacfl.files import write_atomically
 from pacfl.reproduce.items import Item, Scale
-from pacfl.reproduce.missing_runs import ended
+from pacfl.reproduce.missing_runs import stored_result
 from pacfl.reproduce.planning import Planned
 
 Outcome = dict[str, Any]  # plain values, ready for JSON
@@ -49,8 +49,8 @@ def load(folder: Path, name: str, scale: Scale) -> Outcome | None:
     path = place(folder, name, scale)
     if not path.exists():
         return None
-    kept: Outcome = json.loads(path.read_text(encoding="utf-8"))
-    return kept
+    stored: Outcome = json.loads(path.read_text(encoding="utf-8"))
+    return stored
 
 
 def place(folder: Path, name: str, scale: str) -> Path:
@@ -59,7 +59,7 @@ def place(folder: Path, name: str, scale: str) -> Path:
 
 
 def merged(old: Outcome | None, new: Outcome) -> Outcome:
-    """The new outcome with what the old one has of other runs and columns: results come in over weeks."""
+    """The new outcome with the other runs and columns of the old one: an item may be run in parts."""
     if old is None:
         return new
     runs = {_key(one): one for one in (*old.get("runs", ()), *new.get("runs", ()))}
@@ -75,7 +75,7 @@ def merged(old: Outcome | None, new: Outcome) -> Outcome:
 
 
 def _joined_parts(old: Any, new: Any) -> Any:
-    """What the new has, and of the old the columns that the new has not."""
+    """The new value, and the columns of the old one that the new one does not have."""
     if isinstance(old, dict) and isinstance(new, dict):
         return {**old, **new}
     if isinstance(old, list) and isinstance(new, list) and all("column" in one for one in (*old, *new)):
@@ -100,38 +100,38 @@ def _key(run: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _run(planned: Planned, runs: Path) -> dict[str, Any] | None:
-    result = ended(planned.run, runs)
+    result = stored_result(planned.run, runs)
     if result is None:
         return None
     run = planned.run
-    told = {"column": planned.column, "method": planned.method, "seed": run.seed, "hash": run.hash}
+    facts = {"column": planned.column, "method": planned.method, "seed": run.seed, "hash": run.hash}
     settings = {"algorithm": dict(run.algorithm), "learning": asdict(run.learning)}
     folder = RunFolder(runs / run.hash)
-    way = {"curve": curve(folder.records())}
+    curves = {"curve": curve(folder.records())}
     if "diverged" in result:
-        return {**told, **settings, "diverged": result["diverged"], "round": result["round"], **way}
-    kept = ("clusters", "ari", "accuracy", "bytes_down", "bytes_up", "seconds")
+        return {**facts, **settings, "diverged": result["diverged"], "round": result["round"], **curves}
+    fields = ("clusters", "ari", "accuracy", "bytes_down", "bytes_up", "seconds")
     return {
-        **told,
+        **facts,
         **settings,
-        **{key: _rounded(result[key]) for key in kept},
+        **{key: _rounded(result[key]) for key in fields},
         **({"newcomers": _rounded(result["newcomers"]["accuracy"])} if "newcomers" in result else {}),
-        **way,
+        **curves,
         **_threshold(folder),
         **_samples(folder),
     }
 
 
 def curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
-    """Rounds played, megabits per client and mean accuracy by protocol, wherever all clients were judged."""
-    judged = [i for i, record in enumerate(records) if record["sampled"] and "accuracy" in record]
-    protocols = sorted({p for i in judged for p in records[i]["accuracy"]})
+    """Rounds, megabits per client and mean accuracy by protocol, wherever all clients were evaluated."""
+    evaluated = [i for i, record in enumerate(records) if record["sampled"] and "accuracy" in record]
+    protocols = sorted({p for i in evaluated for p in records[i]["accuracy"]})
     series: dict[str, list[float | None]] = {
-        "rounds": [i + 1 for i in judged],
-        "megabits": [round(megabits_per_client(records[: i + 1]), 4) for i in judged],
+        "rounds": [i + 1 for i in evaluated],
+        "megabits": [round(megabits_per_client(records[: i + 1]), 4) for i in evaluated],
     }
     for p in protocols:
-        means = [records[i]["accuracy"].get(p, {}).get("mean") for i in judged]
+        means = [records[i]["accuracy"].get(p, {}).get("mean") for i in evaluated]
         series[p] = [None if mean is None else round(mean, DIGITS) for mean in means]
     return series
 
@@ -142,12 +142,12 @@ def _threshold(folder: RunFolder) -> dict[str, Any]:
     if not path.exists():
         return {}
     clustering = json.loads(path.read_text(encoding="utf-8"))
-    told = {key: clustering[key] for key in ("measure", "linkage", "threshold")}
-    return {"clustering": {**told, "finding": clustering["evidence"]["finding"]}}
+    cut = {key: clustering[key] for key in ("measure", "linkage", "threshold")}
+    return {"clustering": {**cut, "finding": clustering["evidence"]["finding"]}}
 
 
 def _samples(folder: RunFolder) -> dict[str, Any]:
-    """Clients, and their training and test samples on average: an extract of a data set is seen by them."""
+    """Clients, and their training and test samples on average: they show an extract of a data set."""
     path = folder.path / "clients.json"
     if not path.exists():
         return {}

@@ -9,11 +9,9 @@ from numpy.typing import NDArray
 
 from pacfl.data import Dataset, build_scheme, load, partition
 from pacfl.learning.randomness import stream
-from pacfl.reproduce.angles import CLASSES
-from pacfl.reproduce.availability import missing
+from pacfl.reproduce.angles import CLASSES, cluster_clients
 from pacfl.reproduce.figures import Figure, heat_map, save
-from pacfl.reproduce.grouped import grouped
-from pacfl.reproduce.items import Item
+from pacfl.reproduce.items import Item, missing
 from pacfl.reproduce.making import Request, asked_columns
 from pacfl.reproduce.outcome import Outcome
 from pacfl.reproduce.tables import NOT_RUN, Table
@@ -27,8 +25,8 @@ def make(item: Item, request: Request) -> Outcome:
     lacking = missing(item, request.scale, request.data)
     columns = [column for column in asked_columns(item, request) if column not in lacking]
     drawn = {column: _column(item, column, request) for column in columns}
-    kept = {"item": item.name, "scale": request.scale, "missing": lacking, "runs": [], "tuning": []}
-    return {**kept, "pictures": drawn}
+    common = {"item": item.name, "scale": request.scale, "missing": lacking, "runs": [], "tuning": []}
+    return {**common, "pictures": drawn}
 
 
 def _column(item: Item, column: str, request: Request) -> dict[str, Any]:
@@ -40,9 +38,13 @@ def _column(item: Item, column: str, request: Request) -> dict[str, Any]:
     rows = stream(seed, "points").permutation(len(dataset.y_train))[: settings["points"]]
     groups = dataset.source_train if sets else dataset.y_train
     points = embedded(dataset.x_train[rows].reshape(len(rows), -1), seed)
-    told = {"names": list(dataset.source_names if sets else CLASSES), "groups": groups[rows].tolist(), "points": points}
+    found = {
+        "names": list(dataset.source_names if sets else CLASSES),
+        "groups": groups[rows].tolist(),
+        "points": points,
+    }
     return {
-        **told,
+        **found,
         **(_clients(dataset, data, settings["rank"], seed) if sets else _classes(dataset, settings["rank"])),
     }
 
@@ -65,7 +67,7 @@ def _classes(dataset: Dataset, rank: int) -> dict[str, Any]:
 
 def _clients(dataset: Dataset, data: Mapping[str, Any], rank: int, seed: int) -> dict[str, Any]:
     parts = partition(dataset, build_scheme(data["scheme"]), data["clients"], stream(seed, "partition"))
-    clustering = grouped([dataset.x_train[shard] for shard in parts.train_indices], rank)
+    clustering = cluster_clients([dataset.x_train[rows] for rows in parts.train_indices], rank)
     found = {"angles": clustering.proximity.round(2).tolist(), "clusters": int(clustering.labels.max()) + 1}
     return {
         **found,
@@ -78,35 +80,35 @@ def tables(item: Item, outcome: Outcome) -> list[Table]:
     head = ("data", "points by UMAP", "angles between", "clusters", "ARI")
     rows = []
     for column in item.columns:
-        told = outcome["pictures"].get(column)
-        if told is None:
+        found = outcome["pictures"].get(column)
+        if found is None:
             rows.append((column, outcome["missing"].get(column, NOT_RUN), "", "", ""))
             continue
-        points = NO_UMAP if told["points"] is None else str(len(told["points"]))
-        whose = f"{len(told['angles'])} {'classes' if told['clusters'] is None else 'clients'}"
-        ari = "-" if told["ari"] is None else f"{told['ari']:.2f}"
-        rows.append((column, points, whose, str(told["clusters"] or "-"), ari))
+        points = NO_UMAP if found["points"] is None else str(len(found["points"]))
+        whose = f"{len(found['angles'])} {'classes' if found['clusters'] is None else 'clients'}"
+        ari = "-" if found["ari"] is None else f"{found['ari']:.2f}"
+        rows.append((column, points, whose, str(found["clusters"] or "-"), ari))
     return [Table(item.title, head, tuple(rows))]
 
 
 def figures(item: Item, outcome: Outcome, folder: Path) -> list[Path]:
     """A scatter of samples and a heat map of angles for each data set."""
     paths = []
-    for column, told in outcome["pictures"].items():
-        if told["points"] is not None:
-            paths.append(_scatter(told, f"{item.title}: {column}", folder / f"{item.name}-{column}-umap.svg"))
-        names = told["names"] if told["clusters"] is None else []
+    for column, found in outcome["pictures"].items():
+        if found["points"] is not None:
+            paths.append(_scatter(found, f"{item.title}: {column}", folder / f"{item.name}-{column}-umap.svg"))
+        names = found["names"] if found["clusters"] is None else []
         paths.append(
-            heat_map(told["angles"], names, "smallest angle (degrees)", folder / f"{item.name}-{column}-angles.svg")
+            heat_map(found["angles"], names, "smallest angle (degrees)", folder / f"{item.name}-{column}-angles.svg")
         )
     return paths
 
 
-def _scatter(told: Mapping[str, Any], title: str, path: Path) -> Path:
+def _scatter(found: Mapping[str, Any], title: str, path: Path) -> Path:
     figure = Figure(figsize=(5.4, 4.6), layout="constrained")
     axes: Any = figure.subplots()
-    points, groups = np.array(told["points"]), np.array(told["groups"])
-    for g, name in enumerate(told["names"]):
+    points, groups = np.array(found["points"]), np.array(found["groups"])
+    for g, name in enumerate(found["names"]):
         own = points[groups == g]
         axes.scatter(own[:, 0], own[:, 1], s=3, label=name, rasterized=True)
     axes.set_xticks([])

@@ -1,4 +1,4 @@
-"""An item -> the runs it wants, method by method, with the settings that tuning has chosen."""
+"""An item -> the runs it needs, method by method, with the settings that tuning has chosen."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from pacfl.experiment.summary import label
 from pacfl.reproduce.items import Item, Scale
 from pacfl.settings import suggestion
 
-# How PACFL cuts is not tuned: whatever the cut, it trains with what was chosen for the automatic one.
+# The cut of PACFL is not tuned: whatever the cut, it trains with what was chosen for the automatic one.
 CUT: Final = ("threshold", "clusters", "measure", "linkage", "per_class")
 
 Chosen = Mapping[str, Mapping[str, float]]  # what is tuned -> settings
@@ -48,7 +48,7 @@ def with_chosen(planned: Planned, chosen: Chosen) -> Planned:
 
 
 def with_settings(run: Run, settings: Mapping[str, float]) -> Run:
-    """A run with another learning rate, and another pull if it has one."""
+    """A run with another learning rate, and another mu if it has one."""
     learning = replace(run.learning, lr=settings.get("lr", run.learning.lr))
     algorithm: dict[str, Any] = dict(run.algorithm) | {k: v for k, v in settings.items() if k != "lr"}
     return replace(run, learning=learning, algorithm=algorithm)

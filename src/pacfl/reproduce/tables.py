@@ -1,10 +1,12 @@
-"""Tables of words, the paper's value beside ours; printed by the command, or written as Markdown."""
+"""Tables of text, the paper's value beside ours; printed by the command, or written as Markdown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+
+from pacfl.experiment.seeds import best_and_ties, seed_std
 
 PROTOCOLS: Final = ("received", "personal", "last_trained")
 NOT_RUN: Final = "not run"
@@ -14,7 +16,7 @@ Runs = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Table:
-    """Words in rows and columns."""
+    """Text in rows and columns."""
 
     title: str
     head: tuple[str, ...]
@@ -32,16 +34,23 @@ def markdown(table: Table) -> str:
 
 
 def over_seeds(values: Sequence[float], digits: int = 2) -> str:
-    """Mean and deviation over seeds, as the paper gives them; one seed has no deviation."""
+    """Mean ± standard deviation over seeds (divisor n); one seed has no standard deviation."""
     if not values:
         return "-"
-    mean = f"{np.mean(values):.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {np.std(values):.{digits}f}"
+    mean, std = f"{np.mean(values):.{digits}f}", seed_std(values)
+    return mean if std is None else f"{mean} ± {std:.{digits}f}"
 
 
 def counted(values: Sequence[int]) -> str:
-    """How many, over seeds: a whole number where all seeds agree."""
+    """A count over seeds: an integer where all seeds agree."""
     return str(values[0]) if len(set(values)) == 1 else over_seeds(values, 1)
+
+
+def clusters_and_ari(runs: Runs) -> tuple[str, str]:
+    """The number of clusters and its agreement with the true ones; "-" for a method without clusters (solo)."""
+    clustered = [run for run in runs if "clusters" in run and run["algorithm"]["name"] != "solo"]
+    aris = [run["ari"] for run in clustered if run["ari"] is not None]
+    return counted([run["clusters"] for run in clustered]), over_seeds(aris)
 
 
 def percent(runs: Runs, protocol: str) -> str:
@@ -62,30 +71,31 @@ def accuracies(runs: Runs, protocol: str) -> list[float]:
 
 def settings(runs: Runs) -> str:
     """The learning rate, and FedProx's mu, of a method's runs."""
-    told = {_settings(run) for run in runs}
-    return "; ".join(sorted(told)) or "-"
+    return "; ".join(sorted({_settings(run) for run in runs})) or "-"
 
 
 def leaders(by_method: Mapping[str, Runs], protocol: str) -> str:
-    """Who is first under a protocol, and who ties: closer than the two deviations together."""
-    values = {m: v for m, runs in by_method.items() if (v := accuracies(runs, protocol))}
-    if not values:
+    """Which method has the highest mean under a protocol, and which tie with it by the rule of `pacfl report`."""
+    found = {m: v for m, runs in by_method.items() if (v := _by_seed(runs, protocol))}
+    if not found:
         return f"{named(protocol)}: nothing was run."
-    best = max(values, key=lambda m: float(np.mean(values[m])))
-    first = f"{named(protocol)}: first is {best} with {over_seeds(values[best])}"
-    if min(len(v) for v in values.values()) < 2:
-        return f"{first}; with one seed no deviation is known, and small differences mean nothing."
-    ties = [m for m in values if m != best and _tie(values[best], values[m])]
-    return f"{first}; within the deviations of it, and so tied: {', '.join(ties) if ties else 'nobody'}."
+    best = max(found, key=lambda m: float(np.mean(list(found[m].values()))))
+    first = f"{named(protocol)}: {best} is first with {over_seeds(list(found[best].values()))}"
+    ranked = best_and_ties(list(found.values()))
+    if ranked is None:
+        return f"{first}; with one seed no standard deviation is known, and small differences mean nothing."
+    ties = [list(found)[i] for i in ranked[1]]
+    return f"{first}; tied with it: {', '.join(ties) if ties else 'none'}."
+
+
+def _by_seed(runs: Runs, protocol: str) -> dict[int, float]:
+    scored = [run for run in runs if protocol in run.get("accuracy", {})]
+    return dict(zip((run["seed"] for run in scored), accuracies(scored, protocol), strict=True))
 
 
 def named(protocol: str) -> str:
-    """A protocol as it is spelt in tables."""
+    """A protocol as tables spell it."""
     return protocol.replace("_", "-")
-
-
-def _tie(best: Sequence[float], other: Sequence[float]) -> bool:
-    return bool(np.mean(best) - np.mean(other) <= np.std(best) + np.std(other))
 
 
 def _settings(run: Mapping[str, Any]) -> str:

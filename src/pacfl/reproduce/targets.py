@@ -1,15 +1,14 @@
-"""When runs reached a target: in rounds, or in megabits per client. Nothing is run for it but other items."""
+"""When runs reached a target, in rounds or in megabits per client, from the runs of other items."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from pacfl.reproduce.availability import NOT_HERE
-from pacfl.reproduce.items import Item
+from pacfl.reproduce.items import NOT_HERE, Item
 from pacfl.reproduce.outcome import Outcome
 from pacfl.reproduce.tables import NOT_RUN, Runs, Table, named, over_seeds
 
 Unit = Literal["rounds", "megabits"]
-PROTOCOLS = ("received", "last_trained")  # those that are judged while a run goes on
+PROTOCOLS = ("received", "last_trained")  # those that are evaluated during a run
 
 
 def rounds(item: Item, outcome: Outcome) -> list[Table]:
@@ -23,7 +22,7 @@ def megabits(item: Item, outcome: Outcome) -> list[Table]:
 
 
 def reached(curve: Mapping[str, Any], protocol: str, target: float, unit: Unit) -> float | None:
-    """The first rounds, or megabits, at which the mean accuracy was seen at the target; None if it never was."""
+    """The first rounds, or megabits, whose evaluation shows the target as mean accuracy; None if none does."""
     pairs = zip(curve[unit], curve.get(protocol, []), strict=False)
     return next((float(at) for at, mean in pairs if mean is not None and mean >= target), None)
 
@@ -45,8 +44,8 @@ def _table(item: Item, outcome: Outcome, column: str, values: Mapping[str, Any],
         if method == "target":
             continue
         if own:
-            told = (" ".join(str(run["seed"]) for run in own), " ".join(run["hash"][:8] for run in own))
-            rows.append((method, published, *(_cell(own, p, target, unit) for p in PROTOCOLS), *told))
+            seeds_and_runs = (" ".join(str(run["seed"]) for run in own), " ".join(run["hash"][:8] for run in own))
+            rows.append((method, published, *(_cell(own, p, target, unit) for p in PROTOCOLS), *seeds_and_runs))
         else:
             rows.append((method, published, NOT_HERE if lacking else NOT_RUN, "", "", ""))
     return Table(f"{item.title}: {column}, target {100 * target:g} %", head, tuple(rows), _notes(unit, runs, lacking))
@@ -66,7 +65,8 @@ def _notes(unit: Unit, runs: Runs, lacking: str | None) -> tuple[str, ...]:
     if not runs:
         return (f"{lacking}.",) if lacking else ()
     first = (
-        "The first round after which the mean accuracy over all clients was at the target; mean ± deviation over seeds."
+        "The first round after which the mean accuracy over all clients was at the target; "
+        "mean ± standard deviation over seeds (divisor n)."
     )
     if unit == "rounds":
         return (first,)

@@ -24,7 +24,7 @@ DIMENSION: Final = 20
 FLAT: Final = 5  # directions in which the objective is constant: Polyak-Lojasiewicz, but not strongly convex
 CURVATURES: Final = (0.2, 1.0)  # least and greatest in other directions, on average over clients
 LOCAL_STEPS: Final = 4
-NOISE: Final = 1.0  # deviation of each entry of a stochastic gradient
+NOISE: Final = 1.0  # standard deviation of each entry of a stochastic gradient
 FAR: Final = 3.0  # where misidentified clients pull in the first problem, in every direction
 BESIDE: Final = 1.5  # and in the second, where what is far away pulls hardly at all
 

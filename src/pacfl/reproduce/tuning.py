@@ -1,4 +1,4 @@
-"""Every method over the paper's grid in short runs, judged by training samples that were held out."""
+"""Every method over the paper's grid in short runs, evaluated on held-out training samples."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from pacfl import algorithms
 from pacfl.experiment.config import Run
 from pacfl.federation.algorithm import Algorithm
 from pacfl.reproduce.items import Tuning
-from pacfl.reproduce.missing_runs import ended
+from pacfl.reproduce.missing_runs import stored_result
 from pacfl.reproduce.planning import Planned, with_settings, without_cut
 
 
@@ -24,7 +24,7 @@ class Trial:
 
 
 def trials(planned: Sequence[Planned], tuning: Tuning) -> list[Trial]:
-    """What has to be tried for these runs: the first seed, every choice of the grid, each method once."""
+    """The trials of these runs: the first seed, every choice of the grid, each method once."""
     found: dict[str, Trial] = {}
     for one in planned:
         if one.run.seed == planned[0].run.seed:
@@ -63,7 +63,7 @@ def _chosen(method: str, tried: Sequence[Trial], runs: Path) -> dict[str, Any]:
 
 def _accuracy(trial: Trial, runs: Path) -> float | None:
     """Mean accuracy on held-out samples; None if the trial diverged."""
-    result = ended(trial.run, runs)
+    result = stored_result(trial.run, runs)
     if result is None:
         raise RuntimeError(f"trial {trial.run.hash} of {trial.method} has not ended")
     return None if "diverged" in result else float(result["accuracy"][protocol_of(trial.run)]["mean"])

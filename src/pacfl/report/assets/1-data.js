@@ -1,17 +1,17 @@
-// What the page is about, unpacked only when somebody looks at it: a page of 2,000 clients must open at once.
+// The data of the page, unpacked only when they are shown: a page of 2,000 clients must open at once.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const KINDS = { uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array, float32: Float32Array };
 
-// What is shown now. `row` of a clustering is the place of a client in it, `client` its number in the federation.
+// What is shown now. `client` is a number in the federation, a place is a position among the leaves.
 const state = { experiment: 0, protocol: null, seed: null, run: null, beta: 0, client: 0 };
 
 const experiment = () => DATA.experiments[state.experiment];
-const people = () => experiment().people[state.seed];
+const clientData = () => experiment().clients[state.seed];
 const runsOfSeed = () => experiment().runs.filter((run) => String(run.seed) === state.seed);
 const clustering = () => state.run && state.run.clustering;
-const learnt = () => experiment().protocols.length > 0;
-const kindOfRun = () => (learnt() ? "run" : "federation"); // who learnt nothing ran nothing
+const trained = () => experiment().protocols.length > 0;
+const kindOfRun = () => (trained() ? "run" : "federation"); // of signatures, where nothing was run
 
 function unpack(array) {
   if (!array.values) {
@@ -24,18 +24,19 @@ function unpack(array) {
   return array.values;
 }
 
-const nameOf = (client) => (people().names ? people().names[client] : `client ${client}`);
-const shortOf = (client) => (people().names ? people().names[client] : String(client));
-const groupOf = (client) => people().groups[unpack(people().group)[client]] ?? "";
-const percent = (value) => (value == null || Number.isNaN(value) ? "–" : (100 * value).toFixed(1));
+const nameOf = (client) => (clientData().names ? clientData().names[client] : `client ${client}`);
+const shortOf = (client) => (clientData().names ? clientData().names[client] : String(client));
+const trueClusterOf = (client) => clientData().trueClusters[unpack(clientData().trueCluster)[client]] ?? "";
+const percent = (value) => (value == null || Number.isNaN(value) ? "-" : (100 * value).toFixed(1));
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-const deviation = (values) => {
+// Over seeds, divisor n, as in the tables.
+const std = (values) => {
   const m = mean(values);
-  return values.length < 2 ? 0 : Math.sqrt(values.reduce((sum, v) => sum + (v - m) ** 2, 0) / (values.length - 1));
+  return Math.sqrt(mean(values.map((value) => (value - m) ** 2)));
 };
 const protocolName = (protocol) => protocol.replaceAll("_", "-");
 
-// Elements are built, never written as HTML: whatever a name contains stays text.
+// Elements are built, never parsed from HTML: a name stays text whatever it contains.
 function element(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }

@@ -1,4 +1,4 @@
-// Figures as files. All of them can say what they look like in SVG; a PNG is that, drawn.
+// Figures as files. Each has an SVG; a PNG is drawn from it.
 
 const PNG_SCALE = 2;
 
@@ -25,7 +25,7 @@ async function png(svgText) {
   await image.decode();
   const canvas = element("canvas", { width: PNG_SCALE * image.width, height: PNG_SCALE * image.height });
   const pen = canvas.getContext("2d");
-  pen.fillStyle = "white"; // a saved picture has no page behind it, and its ink is black
+  pen.fillStyle = "white"; // a saved picture has no page behind it, and its text is black
   pen.fillRect(0, 0, canvas.width, canvas.height);
   pen.drawImage(image, 0, 0, canvas.width, canvas.height);
   return new Promise((done) => canvas.toBlob(done, "image/png"));

@@ -1,7 +1,7 @@
 // A dendrogram cut at beta.
 //
-// Leaves stand in the order of the dendrogram, so every cluster is a stretch of neighbours, and `walls[i]` is the height
-// of the merge that joins places i and i + 1. A cut at beta parts them where the wall is higher: no tree is walked.
+// Leaves are in the order of the dendrogram, so every cluster is a range of places, and `walls[i]` is the height of the
+// merge that joins places i and i + 1. A cut at beta separates them where the wall is higher: no tree is traversed.
 
 const COLOURS = [
   "#4e79a7",
@@ -25,8 +25,8 @@ function cut(walls, beta) {
   return starts;
 }
 
-// A cluster is coloured by its first place, and places by the height of the wall before them: when a cluster is split
-// one part keeps its colour, and nobody else changes.
+// A cluster has the colour of its first place, and places are ranked by the height of the wall before them: when a
+// cluster is split, one part has its colour and no other cluster changes.
 function colourOfPlace(walls) {
   const rank = new Array(walls.length + 1).fill(0);
   walls
@@ -36,29 +36,57 @@ function colourOfPlace(walls) {
   return rank.map((n) => COLOURS[n % COLOURS.length]);
 }
 
-function clustersAt(group, beta) {
-  const n = group.walls.length + 1;
-  group.colours ??= colourOfPlace(group.walls);
-  const starts = cut(group.walls, beta);
-  const clusters = starts.map((start, k) => ({ start, end: starts[k + 1] ?? n, colour: group.colours[start] }));
-  const at = new Int32Array(n);
-  clusters.forEach((cluster, k) => at.fill(k, cluster.start, cluster.end));
-  return { clusters, at };
+// A cluster of the cut has the number of the stored cluster with which it shares most clients, so that at the threshold
+// of the run the numbers are those of the run. The others are numbered on from there.
+function numberClusters(clustered, clusters) {
+  const labels = unpack(clustered.labels),
+    order = unpack(clustered.order),
+    shared = [];
+  for (const cluster of clusters) {
+    const counts = new Map();
+    for (let place = cluster.start; place < cluster.end; place++) {
+      const label = labels[order[place]];
+      counts.set(label, (counts.get(label) ?? 0) + 1);
+    }
+    for (const [label, count] of counts) shared.push({ cluster, label, count });
+  }
+  shared.sort((a, b) => b.count - a.count || a.label - b.label || a.cluster.start - b.cluster.start);
+  const used = new Set();
+  for (const { cluster, label } of shared)
+    if (cluster.number === undefined && !used.has(label)) {
+      cluster.number = label;
+      used.add(label);
+    }
+  let next = labels.reduce((most, label) => Math.max(most, label), -1) + 1;
+  for (const cluster of clusters) cluster.number ??= next++;
 }
 
-const clientAt = (group, place) => unpack(group.clients)[unpack(group.order)[place]];
+function clustersAt(clustered, beta) {
+  if (clustered.cut?.beta === beta) return clustered.cut;
+  const n = clustered.walls.length + 1;
+  clustered.colours ??= colourOfPlace(clustered.walls);
+  const starts = cut(clustered.walls, beta);
+  const clusters = starts.map((start, k) => ({ start, end: starts[k + 1] ?? n, colour: clustered.colours[start] }));
+  numberClusters(clustered, clusters);
+  const at = new Int32Array(n);
+  clusters.forEach((cluster, k) => at.fill(k, cluster.start, cluster.end));
+  clustered.cut = { beta, clusters, at };
+  return clustered.cut;
+}
 
-function placeOf(group, client) {
-  group.places ??= new Map(
-    Array.from({ length: group.walls.length + 1 }, (_, place) => [clientAt(group, place), place]),
+const clientAt = (clustered, place) => unpack(clustered.clients)[unpack(clustered.order)[place]];
+
+function placeOf(clustered, client) {
+  clustered.places ??= new Map(
+    Array.from({ length: clustered.walls.length + 1 }, (_, place) => [clientAt(clustered, place), place]),
   );
-  return group.places.get(client);
+  return clustered.places.get(client);
 }
 
 // Degrees between two places; the mean of a block where there are more clients than cells.
-function angle(group, a, b) {
-  const side = group.heat.shape[0];
-  const n = group.walls.length + 1;
+function angle(clustered, a, b) {
+  const side = clustered.heat.shape[0];
+  const n = clustered.walls.length + 1;
   const cell = (place) => Math.min(side - 1, Math.floor(((place + 0.5) * side) / n));
-  return unpack(group.heat)[cell(a) * side + cell(b)] * group.degrees_per_step;
+  return unpack(clustered.heat)[cell(a) * side + cell(b)] * clustered.degreesPerStep;
 }

@@ -1,4 +1,4 @@
-// Who is alike: dendrogram above, heat map below, one threshold through both. What does not move with it.
+// Dendrogram above, heat map below, one threshold through both: the parts that do not depend on beta.
 
 const HEAT = ["#440154", "#414487", "#2a788e", "#22a884", "#7ad151", "#fde725"];
 
@@ -12,31 +12,35 @@ function heatColours() {
   });
 }
 
-function heatPicture(group) {
-  if (group.picture) return group.picture;
-  const side = group.heat.shape[0];
+function heatPicture(clustered) {
+  if (clustered.picture) return clustered.picture;
+  const side = clustered.heat.shape[0];
   const canvas = element("canvas", { width: side, height: side });
   const pen = canvas.getContext("2d");
   const image = pen.createImageData(side, side);
   const colours = heatColours();
-  unpack(group.heat).forEach((step, i) => image.data.set([...colours[step >> 8], 255], 4 * i));
+  unpack(clustered.heat).forEach((step, i) => image.data.set([...colours[step >> 8], 255], 4 * i));
   pen.putImageData(image, 0, 0);
-  group.picture = canvas.toDataURL("image/png");
-  return group.picture;
+  clustered.picture = canvas.toDataURL("image/png");
+  return clustered.picture;
 }
 
 const STRIP = 9;
-// Of text over lines. Canvas is the colour of the page, dark or light, and white in a saved picture.
+const LABEL = 10; // font size of the clients' names on the axes
+const LONGEST_LABEL = 22; // characters
+// Of text over lines. Canvas is the page's background, dark or light, and white in a saved picture.
 const HALO = { stroke: "Canvas", "stroke-width": 3, "paint-order": "stroke" };
 
-function layout(group, width) {
-  const left = 46,
+function layout(clustered, width) {
+  const n = clustered.walls.length + 1;
+  const names = Array.from({ length: n }, (_, place) => shortened(shortOf(clientAt(clustered, place))));
+  const label = 0.6 * LABEL * names.reduce((most, name) => Math.max(most, name.length), 0) + 8;
+  const left = Math.max(46, label),
     right = 8,
     tree = 190,
     top = 14;
   const size = Math.max(120, Math.min(width - left - right, 760));
-  const n = group.walls.length + 1;
-  const highest = 1.04 * Math.max(group.threshold, ...group.tops);
+  const highest = 1.04 * Math.max(clustered.threshold, ...clustered.tops);
   const strips = top + tree + 4;
   const heat = strips + 3 * (STRIP + 3) + 4;
   const x = (place) => left + ((place + 0.5) * size) / n;
@@ -50,11 +54,33 @@ function layout(group, width) {
     highest,
     strips,
     heat,
+    names,
+    below: heat + size + label,
     x,
     y,
     width: left + size + right,
-    height: heat + size + 50,
+    height: heat + size + label + 50,
   };
+}
+
+// Names often differ at their end only, so the middle is left out.
+const shortened = (name) =>
+  name.length > LONGEST_LABEL ? `${name.slice(0, LONGEST_LABEL / 2)}…${name.slice(1 - LONGEST_LABEL / 2)}` : name;
+
+// Which client a row and a column of the heat map is; with many clients, every k-th has a label.
+function clientLabels(at) {
+  const step = Math.ceil(((LABEL + 1) * at.n) / at.size);
+  const places = at.names.map((_, place) => place).filter((place) => place % step === 0);
+  const row = (place) => {
+    const y = at.heat + ((place + 0.5) * at.size) / at.n + 0.35 * LABEL;
+    return drawn("text", { x: at.left - 5, y, "text-anchor": "end" }, at.names[place]);
+  };
+  const column = (place) => {
+    const [x, y] = [at.x(place) + 0.35 * LABEL, at.heat + at.size + 5];
+    return drawn("text", { x, y, "text-anchor": "end", transform: `rotate(-90 ${x} ${y})` }, at.names[place]);
+  };
+  const group = (axis, label) => drawn("g", { "data-axis": axis, "font-size": LABEL }, ...places.map(label));
+  return [group("rows", row), group("columns", column)];
 }
 
 // Many shapes of one colour are one path: 2,000 clients are 12 paths, not 2,000 elements.
@@ -66,8 +92,8 @@ function paths(parent, byColour, attributes) {
 const gather = (map, key, part) => (map.get(key) ?? map.set(key, []).get(key)).push(part);
 
 function drawClusters(box) {
-  const group = clustering();
-  const at = layout(group, box.clientWidth);
+  const clustered = clustering();
+  const at = layout(clustered, box.clientWidth);
   const root = drawn("svg", {
     xmlns: "http://www.w3.org/2000/svg",
     width: at.width,
@@ -88,7 +114,7 @@ function drawClusters(box) {
   live.ring = drawn("path", { fill: "none", stroke: "#ff2d55", "stroke-width": 1.2 });
   root.append(
     drawn("image", {
-      href: heatPicture(group),
+      href: heatPicture(clustered),
       x: at.left,
       y: at.heat,
       width: at.size,
@@ -97,17 +123,18 @@ function drawClusters(box) {
       style: "image-rendering: pixelated",
     }),
     ...axis(at),
-    ...fixedStrips(group, at),
-    ...scaleBar(group, at),
+    ...fixedStrips(clustered, at),
+    ...clientLabels(at),
+    ...scaleBar(clustered, at),
     live.tree,
-    ...marks(group, at),
+    ...marks(clustered, at),
     live.strip,
     live.boxes,
     live.ring,
     live.line,
   );
   box.replaceChildren(root);
-  listen(root, group, at);
+  listen(root, clustered, at);
   box.live = { at, ...live };
   recut();
 }
@@ -132,13 +159,14 @@ function axis(at) {
   );
 }
 
-// What the choice rests on: the noise of a typical client, what chance can do, and the threshold itself.
-function marks(group, at) {
-  const floor = group.evidence.floor,
-    limits = group.evidence.null_limits ?? [];
-  const lines = [[group.threshold, "β chosen", "6 3"]];
-  if (group.unit != null && floor != null) lines.push([floor, "noise floor", "1 3"]);
-  if (group.unit != null && limits.length) lines.push([floor * limits[0], "chance", "2 3"]);
+// The threshold, the noise scale of a typical client, and the highest merge that chance alone explains.
+function marks(clustered, at) {
+  const noiseScale = clustered.evidence.floor,
+    limits = clustered.evidence.null_limits ?? [];
+  const lines = [[clustered.threshold, "β chosen", "6 3"]];
+  const rescaled = clustered.referenceScale != null && noiseScale != null;
+  if (rescaled) lines.push([noiseScale, "noise scale", "1 3"]);
+  if (rescaled && limits.length) lines.push([noiseScale * limits[0], "chance", "2 3"]);
   return lines
     .filter(([height]) => height <= at.highest)
     .map(([height, text, dash], i) =>
@@ -160,14 +188,14 @@ function marks(group, at) {
 
 const unused = (wanted, used) => (used.includes(wanted) ? (COLOURS.find((c) => !used.includes(c)) ?? wanted) : wanted);
 
-// Under the strip of the cut, in its colours where they agree: the clusters of the run, and the true groups where they
-// are known. Newcomers have a mark.
-function fixedStrips(group, at) {
-  const clients = Array.from({ length: at.n }, (_, place) => clientAt(group, place));
-  const labels = unpack(group.labels),
-    order = unpack(group.order),
-    truth = unpack(people().group);
-  const { clusters, at: chosen } = clustersAt(group, group.threshold);
+// Under the strip of the cut, in its colours where they agree: the clusters of the run, and the true clusters where
+// they are known. Newcomers have a mark.
+function fixedStrips(clustered, at) {
+  const clients = Array.from({ length: at.n }, (_, place) => clientAt(clustered, place));
+  const labels = unpack(clustered.labels),
+    order = unpack(clustered.order),
+    trueCluster = unpack(clientData().trueCluster);
+  const { clusters, at: chosen } = clustersAt(clustered, clustered.threshold);
   const strip = (row, value) => {
     const parts = new Map();
     const colours = new Map();
@@ -184,20 +212,20 @@ function fixedStrips(group, at) {
   };
   const title = (row, text) =>
     drawn("text", { x: at.left - 7, y: at.strips + row * (STRIP + 3) + 8, "text-anchor": "end", "font-size": 9 }, text);
-  const late = new Set(group.newcomers);
+  const late = new Set(clustered.newcomers);
   const flags = clients.map((c, place) => (late.has(c) ? `M${at.x(place)} ${at.heat - 1}l-3 -5h6z` : "")).join("");
-  const known = people().groups.length > 0;
+  const known = clientData().trueClusters.length > 0;
   return [
     title(0, "cut"),
     strip(1, (_, place) => labels[order[place]]),
-    title(1, learnt() ? "run" : "kept"),
-    ...(known ? [strip(2, (client) => truth[client]), title(2, "truth")] : []),
+    title(1, trained() ? "run" : "stored"),
+    ...(known ? [strip(2, (client) => trueCluster[client]), title(2, "true")] : []),
     drawn("path", { d: flags, fill: "currentColor", "data-newcomers": late.size }),
   ];
 }
 
-function scaleBar(group, at) {
-  const y = at.heat + at.size + 10,
+function scaleBar(clustered, at) {
+  const y = at.below + 10,
     width = Math.min(200, at.size / 2);
   const cells = heatColours().filter((_, i) => i % 8 === 0);
   return [
@@ -214,12 +242,12 @@ function scaleBar(group, at) {
     drawn(
       "text",
       { x: at.left + width, y: y + 22, "text-anchor": "middle" },
-      `${(65535 * group.degrees_per_step).toFixed(1)}°`,
+      `${(65535 * clustered.degreesPerStep).toFixed(1)}°`,
     ),
     drawn(
       "text",
       { x: at.left, y: y + 36 },
-      `angle between two clients (${group.measure}, as measured), ${kindOfRun()} ${state.run.hash}`,
+      `angle between two clients (${clustered.measure}, as measured), ${kindOfRun()} ${state.run.hash}`,
     ),
   ];
 }

@@ -1,21 +1,21 @@
-// Who is alike: what moves with beta, and what is told of it.
+// Clusters: the parts that depend on beta, and their description.
 
 const MOST_LISTED = 60;
 const MOST_MEMBERS = 30;
 const MOST_OUTLINED = 200;
 
 function recut() {
-  const group = clustering();
-  const cutNow = clustersAt(group, state.beta);
+  const clustered = clustering();
+  const cutNow = clustersAt(clustered, state.beta);
   const k = cutNow.clusters.length;
   byId("beta").value = state.beta;
   byId("beta-number").value = +state.beta.toPrecision(8);
   byId("count").textContent = k === 1 ? "1 cluster" : `${k} clusters`;
   byId("count").dataset.clusters = k;
-  listClusters(group, cutNow.clusters);
+  listClusters(clustered, cutNow.clusters);
   const { live } = boxOf("clusters");
-  if (!live) return; // not in sight yet
-  colourTree(live, group, cutNow);
+  if (!live) return; // not drawn yet
+  colourTree(live, clustered, cutNow);
   outline(live, cutNow.clusters);
   const height = live.at.y(Math.min(state.beta, live.at.highest));
   live.line.setAttribute("y1", height);
@@ -23,14 +23,14 @@ function recut() {
   ring();
 }
 
-// Merges within a cluster have its colour; merges that are undone have none.
-function colourTree({ at, tree }, group, { clusters, at: cluster }) {
-  const feet = unpack(group.feet);
-  const starts = unpack(group.starts);
+// Merges within a cluster have its colour; merges above the cut have none.
+function colourTree({ at, tree }, clustered, { clusters, at: cluster }) {
+  const feet = unpack(clustered.feet);
+  const starts = unpack(clustered.starts);
   const brackets = new Map([["currentColor", []]]);
   const x = (place) => at.x(place).toFixed(1);
   const y = (height) => at.y(height).toFixed(1);
-  group.tops.forEach((top, i) => {
+  clustered.tops.forEach((top, i) => {
     const [a, b] = [feet[2 * i], feet[2 * i + 1]];
     const colour = top <= state.beta ? clusters[cluster[Math.round(a)]].colour : "currentColor";
     gather(brackets, colour, `M${x(a)} ${y(starts[2 * i])}V${y(top)}H${x(b)}V${y(starts[2 * i + 1])}`);
@@ -49,7 +49,7 @@ function outline({ at, strip, boxes }, clusters) {
   boxes.setAttribute("d", clusters.length > MOST_OUTLINED ? "" : clusters.map(square).join(""));
 }
 
-// Where the client of the panel stands.
+// Marks the client of the panel.
 function ring() {
   const { live } = boxOf("clusters");
   const place = clustering() && placeOf(clustering(), state.client);
@@ -64,29 +64,30 @@ function ring() {
   );
 }
 
-function meanAngle(group, { start, end }) {
-  if (end - start < 2) return "–";
-  const step = Math.ceil((end - start) / 60); // of a wide cluster, some stand for all
+function meanAngle(clustered, { start, end }) {
+  if (end - start < 2) return "-";
+  const step = Math.ceil((end - start) / 60); // of a large cluster, a sample
   let sum = 0,
     count = 0;
   for (let a = start; a < end; a += step)
-    for (let b = start; b < end; b += step) if (a !== b) ((sum += angle(group, a, b)), count++);
-  const exact = step === 1 && group.heat.shape[0] === group.walls.length + 1;
+    for (let b = start; b < end; b += step) if (a !== b) ((sum += angle(clustered, a, b)), count++);
+  const exact = step === 1 && clustered.heat.shape[0] === clustered.walls.length + 1;
   return `${exact ? "" : "≈ "}${(sum / count).toFixed(1)}°`;
 }
 
-function listClusters(group, clusters) {
-  const rows = clusters.slice(0, MOST_LISTED).map((cluster, k) => {
+function listClusters(clustered, clusters) {
+  const byNumber = [...clusters].sort((a, b) => a.number - b.number);
+  const rows = byNumber.slice(0, MOST_LISTED).map((cluster) => {
     const members = Array.from({ length: Math.min(cluster.end - cluster.start, MOST_MEMBERS) }, (_, i) =>
-      shortOf(clientAt(group, cluster.start + i)),
+      shortOf(clientAt(clustered, cluster.start + i)),
     );
     const more = cluster.end - cluster.start - members.length;
     return element(
       "tr",
       {},
-      element("td", {}, element("span", { class: "chip", style: `background:${cluster.colour}` }), String(k + 1)),
+      element("td", {}, element("span", { class: "chip", style: `background:${cluster.colour}` }), String(cluster.number)),
       element("td", {}, String(cluster.end - cluster.start)),
-      element("td", {}, meanAngle(group, cluster)),
+      element("td", {}, meanAngle(clustered, cluster)),
       element("td", { class: "members" }, members.join(", ") + (more > 0 ? ` and ${more} more` : "")),
     );
   });
@@ -95,17 +96,19 @@ function listClusters(group, clusters) {
   byId("cluster-list").tBodies[0].replaceChildren(...rows);
 }
 
-function describe(group, place) {
-  const client = clientAt(group, place);
-  const { clusters, at } = clustersAt(group, state.beta);
-  const { start, end } = clusters[at[place]];
-  const facts = [`cluster ${at[place] + 1} of ${end - start} clients`, `${unpack(people().train)[client]} samples`];
-  if (groupOf(client)) facts.push(groupOf(client));
-  if (group.newcomers.includes(client)) facts.push("newcomer");
+function describe(clustered, place) {
+  const client = clientAt(clustered, place);
+  const { clusters, at } = clustersAt(clustered, state.beta);
+  const { start, end, number } = clusters[at[place]];
+  const samples = unpack(clientData().train)[client];
+  const facts = [`cluster ${number} of ${end - start} clients`];
+  if (samples) facts.push(`${samples} samples`);
+  if (trueClusterOf(client)) facts.push(trueClusterOf(client));
+  if (clustered.newcomers.includes(client)) facts.push("newcomer");
   return `${nameOf(client)}: ${facts.join(", ")}`;
 }
 
-function listen(root, group, at) {
+function listen(root, clustered, at) {
   const where = (event) => {
     const box = root.getBoundingClientRect();
     const scale = at.width / box.width;
@@ -120,13 +123,13 @@ function listen(root, group, at) {
     if (event.buttons && column !== null && y < at.top + at.tree)
       return setBeta(at.highest * (1 - (y - at.top) / at.tree));
     if (column === null) return tip(event, "");
-    if (row === null) return tip(event, y < at.heat ? describe(group, column) : "");
-    const block = group.heat.shape[0] < at.n ? " (mean of neighbours here)" : "";
+    if (row === null) return tip(event, y < at.heat ? describe(clustered, column) : "");
+    const block = clustered.heat.shape[0] < at.n ? " (mean of neighbours here)" : "";
     tip(
       event,
       row === column
-        ? describe(group, column)
-        : `${describe(group, row)}\n${describe(group, column)}\n${angle(group, row, column).toFixed(2)}° apart${block}`,
+        ? describe(clustered, column)
+        : `${describe(clustered, row)}\n${describe(clustered, column)}\n${angle(clustered, row, column).toFixed(2)}° apart${block}`,
     );
   });
   root.addEventListener("pointerleave", (event) => tip(event, ""));
@@ -134,7 +137,7 @@ function listen(root, group, at) {
     const { y, column } = where(event);
     if (column === null) return;
     if (y < at.top + at.tree) setBeta(at.highest * (1 - (y - at.top) / at.tree));
-    else chooseClient(clientAt(group, column));
+    else chooseClient(clientAt(clustered, column));
   });
 }
 
@@ -144,75 +147,82 @@ function setBeta(beta) {
   showClient();
 }
 
-// The nearest threshold with another number of clusters: half way between two walls of different height.
+// The nearest threshold with another number of clusters: halfway between two walls of different height.
 function step(direction) {
   const heights = [...new Set(clustering().walls)].sort((a, b) => a - b);
-  const below = heights.filter((height) => height <= state.beta).length; // heights[below] is the first wall that parts
+  const below = heights.filter((height) => height <= state.beta).length; // heights[below] is the lowest wall that separates
   const next = Math.max(0, Math.min(heights.length, below + direction));
   if (next === 0) return setBeta(heights[0] > 0 ? heights[0] / 2 : 0);
   setBeta(next === heights.length ? heights.at(-1) * 1.02 : (heights[next - 1] + heights[next]) / 2);
 }
 
 function showEvidence() {
-  const group = clustering(),
-    evidence = group.evidence,
+  const clustered = clustering(),
+    evidence = clustered.evidence,
     run = state.run.hash;
   byId("reasons").textContent = evidence.reasons ?? "";
   const facts = [
-    ["β chosen", `${group.threshold.toFixed(3)}°`],
-    ["linkage", group.linkage],
+    ["β chosen", `${clustered.threshold.toFixed(3)}°`],
+    ["linkage", clustered.linkage],
   ];
   if (evidence.floor != null)
-    facts.push(["noise floor: what two samples of one client show", `${evidence.floor.toFixed(3)}°`]);
+    facts.push(["noise scale: angle between two samples of one client", `${evidence.floor.toFixed(3)}°`]);
   if (evidence.null_limits)
     facts.push([
-      "chance: clients that are all alike merge below",
+      "chance: homogeneous clients merge below",
       `${(evidence.floor * evidence.null_limits[0]).toFixed(3)}°`,
     ]);
   if (evidence.separation != null)
-    facts.push(["lowest merge undone over highest done", evidence.separation.toFixed(2)]);
+    facts.push(["lowest merge above the cut / highest below it", evidence.separation.toFixed(2)]);
   if (evidence.reproducibility != null)
     facts.push(["stability of the least stable cluster", evidence.reproducibility.toFixed(3)]);
+  if (evidence.finding !== "given")
+    facts.push(["guaranteed", { true: "yes", false: "no" }[evidence.guaranteed] ?? "unknown"]);
   facts.push([kindOfRun(), run]);
+  const why = [evidence.not_guaranteed_because ?? "no reason is stored"].flat().join("; ");
+  byId("not-guaranteed").hidden = evidence.guaranteed !== false;
+  byId("not-guaranteed").textContent =
+    evidence.guaranteed === false ? `The stated rate of false splits is not guaranteed here: ${why}` : "";
   byId("evidence").tBodies[0].replaceChildren(
     ...facts.map(([what, value]) => element("tr", {}, element("td", {}, what), element("td", {}, value))),
   );
-  const unit = group.unit == null ? "degrees as measured" : "degrees, adjusted to the noise of a typical client";
+  const scale =
+    clustered.referenceScale == null ? "degrees as measured" : "degrees, rescaled to the noise of a typical client";
   document.querySelector('[data-figure="clusters"] figcaption').textContent =
-    `Above: ${group.linkage} linkage in ${unit}. Drag the line, or click a client below it. Hash of the ${kindOfRun()}: ${run}.`;
-  byId("bridges").replaceChildren(...aboutNewcomers(group));
+    `Above: ${clustered.linkage} linkage in ${scale}. Drag the line, or click a client below it. Hash of the ${kindOfRun()}: ${run}.`;
+  byId("merge-suggestions").replaceChildren(...aboutNewcomers(clustered));
 }
 
-function aboutNewcomers({ newcomers, bridges }) {
+function aboutNewcomers({ newcomers, mergeSuggestions }) {
   if (!newcomers.length) return [];
   const placed =
-    `${newcomers.length} came later and are marked ▾ above. They were placed among the clusters of the run; ` +
-    "nobody else moved, so a new cut of everybody may differ.";
+    `${newcomers.length} joined later and are marked ▾ above. They were assigned to the clusters of the run, and no ` +
+    "other client moved, so cutting the dendrogram of all clients may give other clusters.";
   const about = [element("h3", {}, "Newcomers"), element("p", {}, placed)];
-  if (!bridges.length) return [...about, element("p", {}, "None of them stands within β of two clusters.")];
-  const spans = bridges.map(({ client, clusters, distances }) => {
+  if (!mergeSuggestions.length) return [...about, element("p", {}, "None of them is within β of two clusters.")];
+  const spans = mergeSuggestions.map(({ client, clusters, distances }) => {
     const [near, next] = distances.map((distance, i) => `${distance.toFixed(2)}° from cluster ${clusters[i]}`);
     return element("li", {}, `${nameOf(client)} is ${near} and ${next} of the run`);
   });
-  const title = element("p", {}, "Bridges, within β of two clusters, which suggest a merge:");
+  const title = element("p", {}, "Within β of two clusters, which suggests merging them:");
   return [...about, title, element("ul", {}, ...spans)];
 }
 
 function clusterTable() {
-  const group = clustering();
-  const { at } = clustersAt(group, state.beta);
+  const clustered = clustering();
+  const { clusters, at } = clustersAt(clustered, state.beta);
   return Array.from(at, (k, place) => {
-    const client = clientAt(group, place);
+    const client = clientAt(clustered, place);
     return {
       place,
       client,
       name: nameOf(client),
-      cluster: k + 1,
+      cluster: clusters[k].number,
       beta: state.beta,
-      cluster_in_run: unpack(group.labels)[unpack(group.order)[place]],
-      samples: unpack(people().train)[client],
-      group: groupOf(client),
-      newcomer: group.newcomers.includes(client),
+      cluster_in_run: unpack(clustered.labels)[unpack(clustered.order)[place]],
+      samples: unpack(clientData().train)[client],
+      true_cluster: trueClusterOf(client),
+      newcomer: clustered.newcomers.includes(client),
       run: state.run.hash,
     };
   });
@@ -220,17 +230,17 @@ function clusterTable() {
 
 // As drawn: one cell of the heat map a row.
 function angleTable() {
-  const group = clustering(),
-    n = group.walls.length + 1,
-    side = group.heat.shape[0],
+  const clustered = clustering(),
+    n = clustered.walls.length + 1,
+    side = clustered.heat.shape[0],
     rows = [];
   for (let a = 0; a < side; a++)
     for (let b = 0; b < a; b++) {
       const pair =
-        side === n ? { client: clientAt(group, a), other: clientAt(group, b) } : { block: a, other_block: b };
+        side === n ? { client: clientAt(clustered, a), other: clientAt(clustered, b) } : { block: a, other_block: b };
       rows.push({
         ...pair,
-        degrees: +(unpack(group.heat)[a * side + b] * group.degrees_per_step).toFixed(3),
+        degrees: +(unpack(clustered.heat)[a * side + b] * clustered.degreesPerStep).toFixed(3),
         run: state.run.hash,
       });
     }

@@ -1,6 +1,6 @@
-// Figures of many runs: what is drawn stands in `rows`, which is also what is saved as CSV; how, in a Vega-Lite spec.
+// Figures of many runs: `rows` are the data, which are also saved as CSV; `spec` is how Vega-Lite draws them.
 
-// The page's own ink: figures follow light, dark and paper without being drawn again.
+// The page's text colour: figures follow light, dark and print without being drawn again.
 const INK = "currentColor";
 const LOOK = {
   background: null,
@@ -20,7 +20,7 @@ const LOOK = {
   title: { color: INK },
   text: { color: INK },
 };
-const MOST_IN_SVG = 4000; // marks; a canvas draws more of them in time
+const MOST_IN_SVG = 4000; // marks; a canvas draws more of them fast enough
 
 const rowNames = () => experiment().rows;
 const colour = () => ({
@@ -30,7 +30,7 @@ const colour = () => ({
   scale: { domain: rowNames(), scheme: rowNames().length > 10 ? "tableau20" : "tableau10" },
 });
 const legendBelow = (width) => ({ orient: "bottom", title: null, columns: Math.max(1, Math.floor(width / 170)) });
-const judged = (protocol) => experiment().runs.filter((run) => run.accuracy[protocol]);
+const evaluated = (protocol) => experiment().runs.filter((run) => run.accuracy[protocol]);
 const finalMean = (run, protocol) => mean([...unpack(run.accuracy[protocol])].filter((v) => !Number.isNaN(v)));
 
 function together(rows, key) {
@@ -45,7 +45,7 @@ const FIGURES = {
       const what = byId("what").value,
         against = byId("against").value,
         protocol = state.protocol;
-      return judged(protocol)
+      return evaluated(protocol)
         .flatMap((run) =>
           run.rounds.map((round, i) => ({
             method: rowNames()[run.row],
@@ -70,8 +70,8 @@ const FIGURES = {
           method: same[0].method,
           x: mean(same.map((r) => r.x)),
           y: mean(y),
-          low: mean(y) - deviation(y),
-          high: mean(y) + deviation(y),
+          low: mean(y) - std(y),
+          high: mean(y) + std(y),
           runs: same.map((r) => r.run.slice(0, 8)).join(" "),
         };
       });
@@ -122,13 +122,13 @@ const FIGURES = {
         .flatMap((run) => {
           const before = unpack(run.accuracy.received),
             after = unpack(run.accuracy.personal),
-            cluster = unpack(run.cluster_of);
+            cluster = unpack(run.clusterOf);
           return Array.from(before, (received, client) => ({
             method: rowNames()[run.row],
             seed: run.seed,
             client,
             name: nameOf(client),
-            cluster: cluster[client],
+            cluster: run.clusters == null || cluster[client] < 0 ? "-" : cluster[client],
             received,
             personal: after[client],
             run: run.hash,
@@ -177,7 +177,7 @@ const FIGURES = {
   },
   spread: {
     rows() {
-      return judged(state.protocol).flatMap((run) => {
+      return evaluated(state.protocol).flatMap((run) => {
         const sorted = Float32Array.from(unpack(run.accuracy[state.protocol]))
           .filter((v) => !Number.isNaN(v))
           .sort();
@@ -215,7 +215,7 @@ const FIGURES = {
               x: {
                 field: "share",
                 type: "quantitative",
-                title: "clients, % of them, worst served first",
+                title: "clients in %, least accurate first",
                 scale: { domain: [0, 100], nice: false },
               },
               y: {
@@ -234,7 +234,7 @@ const FIGURES = {
   },
   cost: {
     rows: () =>
-      judged(state.protocol).map((run) => ({
+      evaluated(state.protocol).map((run) => ({
         method: rowNames()[run.row],
         seed: run.seed,
         protocol: state.protocol,
@@ -272,7 +272,7 @@ const FIGURES = {
     rows: () =>
       (clustering()?.evidence.cuts ?? []).map((c) => ({
         clusters: c.n_clusters,
-        lowest_merge_undone_in_units_of_noise: c.height,
+        lowest_merge_above_cut_over_noise: c.height,
         reproducibility: c.reproducibility,
         run: state.run.hash,
       })),
@@ -281,12 +281,12 @@ const FIGURES = {
       height: 150,
       layer: [
         {
-          data: { values: [{ asked: 0.85 }] },
+          data: { values: [{ required: 0.85 }] },
           mark: { type: "rule", color: INK, opacity: 0.5, strokeDash: [4, 3] },
-          encoding: { y: { field: "asked", type: "quantitative" } },
+          encoding: { y: { field: "required", type: "quantitative" } },
         },
         {
-          data: { values: rows.map((r) => ({ ...r, height: r.lowest_merge_undone_in_units_of_noise })) },
+          data: { values: rows.map((r) => ({ ...r, height: r.lowest_merge_above_cut_over_noise })) },
           mark: { type: "line", point: true },
           encoding: {
             x: {
@@ -299,7 +299,7 @@ const FIGURES = {
             tooltip: [
               { field: "clusters" },
               { field: "reproducibility", format: ".3f" },
-              { field: "height", title: "merge undone, × noise", format: ".2f" },
+              { field: "height", title: "lowest merge above the cut, × noise", format: ".2f" },
               { field: "run" },
             ],
           },
@@ -309,7 +309,7 @@ const FIGURES = {
   },
   labels: {
     rows() {
-      const { labels } = people(),
+      const { labels } = clientData(),
         classes = labels.shape[1],
         counts = unpack(labels),
         run = runsOfSeed()[0];
@@ -350,7 +350,7 @@ async function drawFigure(id, box) {
   box.view?.finalize();
   box.view = null;
   if (!values.length) return;
-  const asked = (box.asked = (box.asked ?? 0) + 1);
+  const request = (box.request = (box.request ?? 0) + 1);
   const canvas = element("div");
   const { view } = await vegaEmbed(canvas, spec(values, box.clientWidth), {
     mode: "vega-lite",
@@ -359,7 +359,7 @@ async function drawFigure(id, box) {
     renderer: values.length > MOST_IN_SVG ? "canvas" : "svg",
     tooltip: (_, event, __, value) => tip(event, value == null || value === "" ? "" : tipText(value)),
   });
-  if (asked !== box.asked) return view.finalize(); // something else was chosen meanwhile
+  if (request !== box.request) return view.finalize(); // something else was selected meanwhile
   view.addEventListener("click", (_, item) => item?.datum?.client !== undefined && chooseClient(item.datum.client));
   box.replaceChildren(canvas);
   box.view = view;

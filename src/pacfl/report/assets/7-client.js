@@ -1,4 +1,4 @@
-// One client: what it has, who is near it, and how it fares under each method.
+// One client: its data, its nearest neighbours, and its accuracy under each method.
 
 function chooseClient(client) {
   state.client = client;
@@ -9,43 +9,43 @@ function chooseClient(client) {
 
 function showClient() {
   const client = state.client,
-    group = clustering();
+    clustered = clustering();
   byId("client").value = client;
-  const samples = unpack(people().train)[client];
+  const samples = unpack(clientData().train)[client];
   const facts = [samples ? `${nameOf(client)} has ${samples} training samples.` : `${nameOf(client)}.`];
-  if (groupOf(client)) facts.push(`It belongs to ${groupOf(client)}.`);
-  const place = group ? placeOf(group, client) : undefined;
+  if (trueClusterOf(client)) facts.push(`Its true cluster is ${trueClusterOf(client)}.`);
+  const place = clustered ? placeOf(clustered, client) : undefined;
   if (place !== undefined) {
-    const { clusters, at } = clustersAt(group, state.beta);
-    const { start, end } = clusters[at[place]];
-    const inRun = unpack(group.labels)[unpack(group.order)[place]];
-    facts.push(`At this β it is in cluster ${at[place] + 1} with ${end - start - 1} others.`);
-    facts.push(`It was given cluster ${inRun}.`);
-    if (group.newcomers.includes(client)) facts.push("It came as a newcomer.");
-    if (group.bridges.some((bridge) => bridge.client === client))
-      facts.push("It stands between two clusters of the run.");
+    const { clusters, at } = clustersAt(clustered, state.beta);
+    const { start, end, number } = clusters[at[place]];
+    const inRun = unpack(clustered.labels)[unpack(clustered.order)[place]];
+    facts.push(`At this β it is in cluster ${number} with ${end - start - 1} others.`);
+    facts.push(`In the ${kindOfRun()} it is in cluster ${inRun}.`);
+    if (clustered.newcomers.includes(client)) facts.push("It joined as a newcomer.");
+    if (clustered.mergeSuggestions.some((merge) => merge.client === client))
+      facts.push("It is within β of two clusters of the run.");
   }
   byId("client-facts").textContent = facts.join(" ");
-  showNeighbours(group, place);
+  showNeighbours(clustered, place);
   showUnderEach(client);
 }
 
-function showNeighbours(group, place) {
+function showNeighbours(clustered, place) {
   const rows = [];
   if (place !== undefined) {
-    const row = unpack(group.order)[place],
-      [, m] = group.near.shape;
-    const near = unpack(group.near),
-      angles = unpack(group.near_angles),
-      { at } = clustersAt(group, state.beta);
+    const row = unpack(clustered.order)[place],
+      [, m] = clustered.near.shape;
+    const near = unpack(clustered.near),
+      angles = unpack(clustered.nearAngles),
+      { clusters, at } = clustersAt(clustered, state.beta);
     for (let i = row * m; i < (row + 1) * m; i++) {
-      const client = unpack(group.clients)[near[i]];
+      const client = unpack(clustered.clients)[near[i]];
       rows.push([
         nameOf(client),
         angles[i].toFixed(2),
-        at[placeOf(group, client)] + 1,
-        unpack(people().train)[client] || "–",
-        groupOf(client),
+        clusters[at[placeOf(clustered, client)]].number,
+        unpack(clientData().train)[client] || "-",
+        trueClusterOf(client),
       ]);
     }
   }
@@ -61,7 +61,7 @@ function showUnderEach(client) {
   const head = ["method", ...protocols.map(protocolName), "run"].map((text) => element("th", {}, text));
   const rows = runsOfSeed().map((run) => [
     experiment().rows[run.row],
-    ...protocols.map((p) => (run.accuracy[p] ? percent(unpack(run.accuracy[p])[client]) : "–")),
+    ...protocols.map((p) => (run.accuracy[p] ? percent(unpack(run.accuracy[p])[client]) : "-")),
     run.hash.slice(0, 8),
   ]);
   byId("under-each").tHead.replaceChildren(element("tr", {}, ...head));

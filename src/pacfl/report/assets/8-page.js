@@ -1,9 +1,9 @@
-// What is chosen, and what has to be drawn again because of it. A figure is drawn when it comes into sight.
+// What is selected, and what has to be drawn again because of it. A figure is drawn when it is scrolled into view.
 
 const ALL = ["clusters", ...Object.keys(FIGURES)];
-const OF_ANGLES = ["clusters", "stability", "labels"]; // the others are about what was learnt
+const OF_ANGLES = ["clusters", "stability", "labels"]; // the others are about training
 const waiting = new Set(),
-  inSight = new Set();
+  inView = new Set();
 
 function draw(id) {
   waiting.delete(id);
@@ -12,10 +12,10 @@ function draw(id) {
 }
 
 function stale(...ids) {
-  for (const id of ids.filter((id) => learnt() || OF_ANGLES.includes(id))) {
+  for (const id of ids.filter((id) => trained() || OF_ANGLES.includes(id))) {
     waiting.add(id);
-    boxOf(id).closest("figure").hidden = false; // it may have something to show now, and comes into sight
-    if (inSight.has(id)) draw(id);
+    boxOf(id).closest("figure").hidden = false; // it may have something to show now
+    if (inView.has(id)) draw(id);
   }
 }
 
@@ -23,7 +23,7 @@ const observer = new IntersectionObserver(
   (entries) => {
     for (const { target, isIntersecting } of entries) {
       const id = target.dataset.figure;
-      isIntersecting ? inSight.add(id) : inSight.delete(id);
+      isIntersecting ? inView.add(id) : inView.delete(id);
       if (isIntersecting && waiting.has(id)) draw(id);
     }
   },
@@ -32,16 +32,16 @@ const observer = new IntersectionObserver(
 
 function chooseExperiment(index) {
   state.experiment = index;
-  const { protocols, people: byseed } = experiment();
-  document.querySelectorAll("[data-learnt]").forEach((part) => (part.hidden = !learnt()));
-  waiting.clear(); // whatever waited was of another experiment, and is told anew below
+  const { protocols, clients: bySeed } = experiment();
+  document.querySelectorAll("[data-trained]").forEach((part) => (part.hidden = !trained()));
+  waiting.clear(); // what waited was of another experiment
   state.protocol = protocols.includes(state.protocol) ? state.protocol : protocols[0];
   options(
     byId("protocol"),
     protocols.map((p) => [p, protocolName(p)]),
     state.protocol,
   );
-  const seeds = Object.keys(byseed);
+  const seeds = Object.keys(bySeed);
   state.seed = seeds.includes(state.seed) ? state.seed : seeds[0];
   options(
     byId("seed"),
@@ -54,31 +54,31 @@ function chooseExperiment(index) {
 
 function chooseSeed(seed) {
   state.seed = seed;
-  state.client = Math.min(state.client, people().n - 1);
+  state.client = Math.min(state.client, clientData().n - 1);
   options(
     byId("client"),
-    Array.from({ length: people().n }, (_, c) => [String(c), nameOf(c)]),
+    Array.from({ length: clientData().n }, (_, c) => [String(c), nameOf(c)]),
     String(state.client),
   );
-  const grouped = runsOfSeed().filter((run) => run.clustering);
-  byId("clustering").hidden = !grouped.length;
-  byId("no-clustering").hidden = grouped.length > 0;
+  const withClustering = runsOfSeed().filter((run) => run.clustering);
+  byId("clustering").hidden = !withClustering.length;
+  byId("no-clustering").hidden = withClustering.length > 0;
   options(
     byId("clustering-run"),
-    grouped.map((run) => [run.hash, `${experiment().rows[run.row]}, ${kindOfRun()} ${run.hash.slice(0, 8)}`]),
-    grouped[0]?.hash,
+    withClustering.map((run) => [run.hash, `${experiment().rows[run.row]}, ${kindOfRun()} ${run.hash.slice(0, 8)}`]),
+    withClustering[0]?.hash,
   );
-  chooseRun(grouped[0] ?? null);
+  chooseRun(withClustering[0] ?? null);
   stale("personal", "labels");
 }
 
 function chooseRun(run) {
   state.run = run;
   boxOf("clusters").live = null;
-  const group = clustering();
-  if (group) {
-    state.beta = group.threshold;
-    byId("beta").max = 1.04 * Math.max(group.threshold, ...group.tops);
+  const clustered = clustering();
+  if (clustered) {
+    state.beta = clustered.threshold;
+    byId("beta").max = 1.04 * Math.max(clustered.threshold, ...clustered.tops);
     showEvidence();
     recut();
   }
@@ -94,7 +94,7 @@ function savable(id) {
   saveButtons(box, name, text, { "CSV of clusters": clusterTable, "CSV of angles": angleTable });
 }
 
-// Both tables of an experiment, as they are before anything is averaged.
+// Both tables of an experiment, run by run.
 function resultTable({ title, rows, runs }) {
   return runs.flatMap((run) =>
     Object.keys(run.accuracy).map((protocol) => ({
@@ -103,7 +103,7 @@ function resultTable({ title, rows, runs }) {
       seed: run.seed,
       protocol,
       accuracy: finalMean(run, protocol),
-      worst_tenth: run.worst_tenth[protocol],
+      worst_tenth: run.worstTenth[protocol],
       clusters: run.clusters,
       ari: run.ari,
       megabits_per_client: run.sent[2],
@@ -129,7 +129,7 @@ function listenToControls() {
   for (const button of document.querySelectorAll("[data-results]"))
     button.onclick = () =>
       download("pacfl-results.csv", "text/csv", csv(resultTable(DATA.experiments[button.dataset.results])));
-  addEventListener("beforeprint", () => [...waiting].forEach(draw)); // paper shows everything
+  addEventListener("beforeprint", () => [...waiting].forEach(draw)); // print shows everything
   let width = innerWidth,
     timer;
   addEventListener("resize", () => {

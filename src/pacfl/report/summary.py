@@ -1,0 +1,93 @@
+"""What a page shows, as plain data, without files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl.subspace import Clustering, MergeSuggestion
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+NEWCOMERS: Final = "newcomers, "  # prefix of the protocols by which clients are evaluated that joined after the rounds
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Means over clients after a round, by protocol."""
+
+    round: int  # counted from 1
+    megabits: float  # per client, until then
+    accuracy: Mapping[str, float]
+    loss: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """One entry for each client."""
+
+    names: tuple[str, ...]
+    train: Counts  # (n,) samples
+    labels: Counts  # (n, classes) samples of each class; (n, 0) where that is not known
+    true_cluster: tuple[str | None, ...]  # its name, where it is known
+
+    @classmethod
+    def named(cls, names: tuple[str, ...]) -> "Clients":
+        """Clients of which only the names are known."""
+        n = len(names)
+        return cls(names, np.zeros(n, dtype=np.int64), np.zeros((n, 0), dtype=np.int64), (None,) * n)
+
+
+@dataclass(frozen=True, eq=False)
+class ClientClustering:
+    """A clustering by principal angles, and which clients its rows are, in the order of joining."""
+
+    clients: Counts  # (n,) which client a row is
+    clustering: Clustering
+    merges: Array  # (n - 1, 4) dendrogram of the distances that the threshold cuts, in scipy's form
+    newcomers: tuple[int, ...] = ()  # clients
+    merge_suggestions: tuple[MergeSuggestion, ...] = ()  # newcomers by their number as clients
+
+
+@dataclass(frozen=True, eq=False)
+class RunSummary:
+    """A finished run: one algorithm, one seed."""
+
+    hash: str
+    seed: int
+    algorithm: str
+    settings: Mapping[str, Any]  # of run.json
+    evaluations: tuple[Evaluation, ...]
+    accuracy: Mapping[str, Array]  # protocol: (n,) at the end; NaN for clients that were not evaluated by it
+    worst_tenth: Mapping[str, float]
+    below_local: Mapping[str, float]  # protocol: share of clients below the local baseline; empty without one
+    clusters: int | None  # None for a method without clusters
+    ari: float | None
+    cluster_of: Counts  # (n,), -1 for clients that never joined
+    bytes_down: int
+    bytes_up: int
+    megabits: float
+    seconds: float
+    clients: Clients
+    clustering: ClientClustering | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SignatureFederation:
+    """Parties whose signatures were clustered (`pacfl cluster`); nothing was trained."""
+
+    name: str
+    hash: str  # of everything in the folder
+    clients: Clients
+    clustering: ClientClustering
+
+
+@dataclass(frozen=True, eq=False)
+class ReportData:
+    """Everything on a page."""
+
+    runs: tuple[RunSummary, ...]
+    unfinished: Mapping[str, int] = field(default_factory=dict)  # hash: rounds so far
+    federations: tuple[SignatureFederation, ...] = ()

@@ -1,0 +1,72 @@
+"""Settings of runs in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Settings = Mapping[str, Any]
+
+
+def titles(experiments: Sequence[Settings]) -> list[str]:
+    """A title for each experiment; where two would be the same, with every setting in which they differ.
+
+    >>> titles([{"data": {"name": "digits", "clients": 20, "scheme": {"kind": "iid"}},
+    ...          "model": {"name": "mlp"}, "schedule": {"rounds": 5}}])
+    ['digits, iid, 20 clients, mlp, 5 rounds']
+    """
+    short = [_short(settings) for settings in experiments]
+    return [
+        ", ".join([title, *_details(own, [e for e, s in zip(experiments, short, strict=True) if s == title])])
+        for own, title in zip(experiments, short, strict=True)
+    ]
+
+
+def description(runs: Sequence[Settings]) -> str:
+    """What was run, in sentences."""
+    first = runs[0]
+    data, schedule, training = first["data"], first["schedule"], first["learning"]
+    differ = differing([run["learning"] for run in runs])
+    seeds = sorted({run["seed"] for run in runs})
+    sets = f" ({', '.join(data['sets'])})" if data.get("sets") else ""
+    newcomers = schedule.get("newcomers")
+    joined = f"; {newcomers} newcomers joined after the last" if newcomers else ""
+    same = ", ".join(f"{_word(key)} {value}" for key, value in training.items() if key not in differ)
+    own = f"; {', '.join(map(_word, differ))} as in each row" if differ else ""
+    return (
+        f"Data: {data['name']}{sets}, split among {data['clients']} clients by {_scheme(data['scheme'])}. "
+        f"Model: {first['model']['name']}. {schedule['rounds']} rounds with {100 * schedule['participation']:.4g} % "
+        f"of the clients in each{joined}. Local training: {same}{own}. "
+        f"{'Seeds' if len(seeds) > 1 else 'Seed'} {', '.join(map(str, seeds))}."
+    )
+
+
+def differing(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys whose values are not the same everywhere.
+
+    >>> differing([{"lr": 0.1, "batch_size": 10}, {"lr": 0.01, "batch_size": 10}])
+    ['lr']
+    """
+    keys = dict.fromkeys(key for table in tables for key in table)
+    return [key for key in keys if any(table.get(key) != tables[0].get(key) for table in tables)]
+
+
+def _short(settings: Settings) -> str:
+    data = settings["data"]
+    where = f"{data['name']}, {_scheme(data['scheme'])}, {data['clients']} clients"
+    return f"{where}, {settings['model']['name']}, {settings['schedule']['rounds']} rounds"
+
+
+def _details(own: Settings, same_title: Sequence[Settings]) -> list[str]:
+    flat = [
+        {f"{section}.{key}": value for section in ("data", "model", "schedule") for key, value in one[section].items()}
+        for one in (own, *same_title)
+    ]
+    return [f"{_word(key.partition('.')[2])} {flat[0][key]}" for key in differing(flat) if key in flat[0]]
+
+
+def _scheme(scheme: Mapping[str, Any]) -> str:
+    given = ", ".join(f"{key} {value}" for key, value in scheme.items() if key != "kind")
+    return f"{scheme['kind']} ({given})" if given else str(scheme["kind"])
+
+
+def _word(key: str) -> str:
+    return key.replace("_", " ")
