@@ -80,8 +80,9 @@ def clients(net: Net, n_clients: int, n_samples: int, n_test: int = 10, seed: in
     return Pool(train, test, train.x, tuple(ClientIndices(own, np.arange(n_test)) for own in rows))
 
 
-def flops(net: Net, batch: int = LEARNING.batch_size) -> int:
+def flops(net: Net) -> int:
     """Floating-point operations of one SGD step."""
+    batch = LEARNING.batch_size
     x, y = torch.zeros(batch, *net.shape), torch.zeros(batch, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:
         cross_entropy(net.module()(x), y).backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped

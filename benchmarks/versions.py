@@ -26,7 +26,7 @@ from studies.same_bits import importable
 EXPERIMENT: Final = """
 [data]
 name = "generated"
-clients = 40
+clients = 20
 scheme = { kind = "iid" }
 
 [model]
@@ -66,7 +66,7 @@ def generate(place: Path, n_files: int) -> None:
         y = rng.integers(0, 10, n)
         return ((centres[y] + rng.integers(0, 256, (n, 32, 32, 3))) // 2).astype(np.uint8), y
 
-    (x_train, y_train), (x_test, y_test) = images(40 * PER_CLIENT), images(1000)
+    (x_train, y_train), (x_test, y_test) = images(20 * PER_CLIENT), images(1000)
     np.savez(place / "generated.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
     (place / "clients").mkdir()
     spreads = rng.gamma(1.0, size=(2, 256))

@@ -1,4 +1,4 @@
-"""Bytes that were good, and what became of them."""
+"""Strategies that damage valid inputs, and what readers may do with them."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -16,14 +16,14 @@ JSON = st.recursive(
 
 
 def examples(n: int) -> settings:
-    """As many damaged inputs as fit into `make test`, and twenty times as many in a search at random."""
+    """n damaged inputs in `make test`, and twenty times as many in a random search."""
     times = 20 if settings.get_current_profile_name() == "random" else 1
     return settings(max_examples=times * n, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @st.composite
 def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
-    """The bytes with a few changes: cut short, overwritten, doubled, left out, or made of nothing at all."""
+    """The bytes with some flipped, overwritten, cut off, dropped, repeated or inserted; rarely random bytes."""
     if draw(st.integers(0, 19)) == 0:
         return draw(st.binary(max_size=200))
     content = bytearray(whole)
@@ -48,7 +48,7 @@ def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
 
 @st.composite
 def rewritten(draw: st.DrawFn, tree: Any) -> Any:
-    """A tree of plain values with one part of it replaced, renamed or left out."""
+    """A tree of plain values with one part replaced, renamed or dropped."""
     if isinstance(tree, dict) and tree and draw(st.booleans()):
         key = draw(st.sampled_from(sorted(tree)))
         match draw(st.sampled_from(["inside", "inside", "inside", "drop", "rename"])):
@@ -66,18 +66,18 @@ def rewritten(draw: st.DrawFn, tree: Any) -> Any:
 
 @contextmanager
 def within(megabytes: int) -> Iterator[None]:
-    """Fails if more memory is taken at any time."""
+    """Fails if more memory is allocated at any time."""
     tracemalloc.start()
     try:
         yield
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < megabytes << 20, f"{peak >> 20} MB were taken"
+    assert peak < megabytes << 20, f"{peak >> 20} MB were allocated"
 
 
 def refused_or_read(read: Callable[[], Any], errors: type[Exception] | tuple[type[Exception], ...]) -> Any:
-    """What is read, or None if it is refused with a documented error."""
+    """The value read, or None if it is refused with a documented error."""
     with within(64):
         try:
             return read()

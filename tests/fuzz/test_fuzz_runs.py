@@ -16,7 +16,7 @@ from pacfl.experiment.store import RunFolder, all_folders
 from pacfl.federation.algorithm import State
 from tests.fuzz.damage import JSON, damaged, examples, refused_or_read, rewritten
 
-often = examples(60)
+sixty = examples(60)
 
 EXPERIMENT = b"""
 seeds = [0, 1]
@@ -53,14 +53,14 @@ TABLE: dict[str, Any] = {
 }
 
 
-@often
+@sixty
 @given(content=damaged(EXPERIMENT))
 def test_a_damaged_experiment_is_refused_or_read(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.toml").write_bytes(content)
     refused_or_read(lambda: config.read(tmp_path / "a.toml"), ConfigError)
 
 
-@often
+@sixty
 @given(table=rewritten(TABLE))
 def test_any_table_is_refused_or_expanded(table: Any) -> None:
     if isinstance(table, dict):  # as all TOML is
@@ -82,20 +82,20 @@ def saved(folder: Path) -> dict[str, Any]:
 
 
 def reseal(folder: Path, body: Any) -> None:
-    """A list with the right digest of whatever it says."""
+    """Write a checkpoint list with a valid digest of any body."""
     digest = hashlib.sha256(json.dumps(body).encode()).hexdigest()
     (folder / checkpoint.LISTS[0]).write_text(json.dumps({"sha256": digest, "body": body}))
 
 
 @pytest.fixture
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Every time another folder, in a folder of its own."""
+    """A function that makes a new folder, in a folder of its own, at every call."""
     return lambda: tmp_path_factory.mktemp("run")
 
 
-@often
+@sixty
 @given(data=st.data())
-def test_a_damaged_checkpoint_is_passed_over(fresh: Any, data: st.DataObject) -> None:
+def test_a_damaged_checkpoint_is_skipped(fresh: Any, data: st.DataObject) -> None:
     folder = fresh()
     saved(folder)
     files = [folder / checkpoint.LISTS[0], *sorted((folder / checkpoint.ARRAYS).iterdir())]
@@ -104,15 +104,15 @@ def test_a_damaged_checkpoint_is_passed_over(fresh: Any, data: st.DataObject) ->
     refused_or_read(lambda: checkpoint.load(folder, 9), ())
 
 
-@often
+@sixty
 @given(data=st.data())
-def test_a_forged_checkpoint_is_passed_over(fresh: Any, data: st.DataObject) -> None:
+def test_a_forged_checkpoint_is_skipped(fresh: Any, data: st.DataObject) -> None:
     folder = fresh()
     reseal(folder, data.draw(rewritten(saved(folder)["body"])))
     refused_or_read(lambda: checkpoint.load(folder, 9), ())
 
 
-@often
+@sixty
 @given(content=st.binary(max_size=100) | damaged(b'{"round": 0, "clients": 3}\n{"round": 1, "clients": 3}\n'))
 def test_damaged_records_end_where_the_damage_is(fresh: Any, content: bytes) -> None:
     folder = RunFolder(fresh())
@@ -121,7 +121,7 @@ def test_damaged_records_end_where_the_damage_is(fresh: Any, content: bytes) -> 
     assert all(isinstance(record, dict) for record in records)
 
 
-@often
+@sixty
 @given(content=st.binary(max_size=60) | JSON.map(lambda tree: json.dumps(tree).encode()))
 def test_damaged_settings_and_results_are_refused_or_tables(fresh: Any, content: bytes) -> None:
     folder = RunFolder(fresh())
@@ -132,12 +132,12 @@ def test_damaged_settings_and_results_are_refused_or_tables(fresh: Any, content:
     assert [found.path for found in all_folders(folder.path.parent)].count(folder.path) == 1
 
 
-# What the fuzzers found, and what they are too small to find
+# Findings of the random searches, and inputs too large for them
 
 
 @pytest.mark.parametrize("name", ["../../precious", "/etc/hostname", "..", ""])
 def test_a_forged_checkpoint_reaches_no_file_outside_its_folder(tmp_path: Path, name: str) -> None:
-    """An array that fails its digest is deleted: a name that leads elsewhere would delete whatever is there."""
+    """Arrays with a wrong digest are deleted: a name that points elsewhere must not delete a file there."""
     (tmp_path / "precious").write_text("mine")
     folder = tmp_path / "run"
     folder.mkdir()
@@ -147,7 +147,7 @@ def test_a_forged_checkpoint_reaches_no_file_outside_its_folder(tmp_path: Path, 
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-def test_what_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+def test_deep_nesting_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("a = " + "[" * 100_000)
     with pytest.raises(ConfigError, match="cannot be read"):
         config.read(tmp_path / "a.toml")
@@ -160,7 +160,7 @@ def test_what_is_nested_without_end_is_refused(tmp_path: Path) -> None:
     assert folder.load_checkpoint() is None
 
 
-def test_a_sweep_that_would_never_end_is_refused() -> None:
+def test_a_sweep_of_too_many_runs_is_refused() -> None:
     many = list(range(1, 1001))
     table = {"learning": {"epochs": many, "batch_size": many}, "algorithm": [{"name": "fedavg"}]}
     with pytest.raises(ConfigError, match="ask for 1,000,000 runs"):
