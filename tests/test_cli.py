@@ -335,6 +335,7 @@ def test_newcomers_data_are_read_as_the_federations_were(run: Run, sites: list[P
         (["sign", "DATA", "-o", "a.txt"], "named NAME.sig"),
         (["sign", "DATA", "-o", "a.sig", "--resize", "big"], "WIDTHxHEIGHT"),
         (["sign", "none.npy", "-o", "a.sig"], "no such file"),
+        (["sign", "none.npy", "-o", "nowhere/a.sig"], "there is no folder nowhere"),
         (["join", "nowhere", "DATA"], "no such folder"),
     ],
 )
@@ -343,6 +344,17 @@ def test_mistakes_are_explained_in_one_line(run: Run, sites: list[Path], words: 
     assert code == 1
     assert why in err
     assert "Traceback" not in err
+
+
+def test_a_header_of_numbers_is_asked_about(run: Run, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 3)).round(3)
+    np.savetxt(tmp_path / "a.csv", x, delimiter=",", header="2019,2020,2021", comments="", fmt="%g")
+    code, _, err = run("sign", tmp_path / "a.csv", "-o", tmp_path / "a.sig", "--rank", 1)
+    assert code == 1
+    assert "--header or --no-header" in err
+    for option, n in (("--header", 40), ("--no-header", 41)):
+        out = run("sign", tmp_path / "a.csv", "-o", tmp_path / "a.sig", "--rank", 1, option, "--json")[1]
+        assert json.loads(out)["samples"] == n
 
 
 def test_bad_data_are_refused_with_the_file_named(run: Run, tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ def sign_file(
     """
     if output.suffix != SUFFIX:
         raise DataError(f"{output}: a signature file is named NAME.sig, and NAME is the client's name for others")
+    if not output.parent.is_dir():
+        raise DataError(f"{output}: there is no folder {output.parent}; make it first")
     if epsilon is None and delta is not None:
         raise DataError("--delta belongs to a guarantee of privacy; give --epsilon too")
     how = reading or Reading()
@@ -174,7 +176,7 @@ def _check_enough_samples(path: Path, labels: Array | None, n: int, rank: int) -
     remedy = "sign more samples, lower --rank, or hide every sample with --epsilon"
     if fewest <= rank:
         raise DataError(
-            f"{has}: the signature would span the samples themselves, and whoever gets it could tell "
+            f"{has}: the signature would span the samples themselves, and whoever has it could test "
             f"exactly whether a sample is among them; {remedy}"
         )
     if fewest < ENOUGH_SAMPLES * rank:
