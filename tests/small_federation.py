@@ -100,9 +100,6 @@ def run_rounds(
         return list(rounds(algorithm, connected, algorithm.init_server(model()), plans))
 
 
-played = run_rounds  # the name in some test modules
-
-
 def same(a: Any, b: Any) -> bool:
     """Whether two values are equal to the last bit, however arrays are nested in them."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):

@@ -7,16 +7,15 @@ from types import SimpleNamespace
 from flwr.app import Context, Message, RecordDict
 
 from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.client_side import ClientSide
+from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.flower.client_handlers import ClientLoader, handle
-from pacfl.learning.eager import Eager
 from tests.small_federation import LEARNING, SEED, model, pool
 
 Tamper = Callable[[str, RecordDict], RecordDict | None]
 
 
 def client_loader(algorithm: Algorithm, memory: Path) -> ClientLoader:
-    side = ClientSide(algorithm, model(), pool(), LEARNING, Eager(model()), SEED)
+    side = ClientSide(Setup(algorithm, model(), pool(), LEARNING, SEED))
 
     def load(*_: object) -> tuple[ClientSide, Path]:
         return side, memory

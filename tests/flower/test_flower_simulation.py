@@ -16,6 +16,7 @@ import pacfl
 from pacfl.cli import app
 from pacfl.errors import NoReplyError
 from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.client_side import Setup
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.flower.simulation import Simulated, Simulation, simulation
@@ -42,7 +43,7 @@ def nodes() -> Iterator[Simulation]:
 def run_simulated(
     nodes: Simulation, algorithm: Algorithm, schedule: Schedule, learning: LocalTraining = LEARNING
 ) -> list[Round]:
-    with nodes.reach(algorithm, model(), pool(), learning, SEED) as backend:
+    with nodes.connect(Setup(algorithm, model(), pool(), learning, SEED)) as backend:
         plan = round_plans(schedule, len(pool().client_indices), SEED)
         return list(rounds(algorithm, backend, algorithm.init_server(model()), plan))
 
@@ -64,10 +65,10 @@ def test_the_memory_of_clients_can_be_saved_and_restored(nodes: Simulation, name
     algorithm, schedule = lively(name), Schedule(rounds=4, participation=0.7)
     plan = list(round_plans(schedule, len(pool().client_indices), SEED))
     parts = (algorithm, model(), pool(), LEARNING, SEED)
-    with nodes.reach(*parts) as first:
+    with nodes.connect(Setup(*parts)) as first:
         *_, interrupted = list(rounds(algorithm, first, algorithm.init_server(model()), plan[:2]))
         memory, last = first.memory, first.last
-    with nodes.reach(*parts) as second:
+    with nodes.connect(Setup(*parts)) as second:
         second.memory, second.last = memory, last
         *_, end = rounds(algorithm, second, interrupted.state, plan, start=2)
     assert same(end.state, played(algorithm, schedule)[-1].state)
@@ -81,11 +82,11 @@ def test_a_client_that_diverges_stops_the_experiment_and_is_named(nodes: Simulat
 def test_more_clients_than_nodes_are_refused(nodes: Simulation) -> None:
     crowd = pool(sizes=(5,) * 4)
     with pytest.raises(ValueError, match="8 clients need as many nodes, the simulation has 6"):
-        nodes.reach(lively("fedavg"), model(), crowd, LEARNING, SEED).__enter__()
+        nodes.connect(Setup(lively("fedavg"), model(), crowd, LEARNING, SEED)).__enter__()
 
 
 def test_simulated_clients_have_no_memory_before_they_train(nodes: Simulation) -> None:
-    with nodes.reach(lively("scaffold"), model(), pool(), LEARNING, SEED) as backend:
+    with nodes.connect(Setup(lively("scaffold"), model(), pool(), LEARNING, SEED)) as backend:
         assert isinstance(backend, Simulated)
         assert backend.memory == backend.last == {}
 

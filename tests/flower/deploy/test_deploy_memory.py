@@ -12,8 +12,8 @@ from benchmarks.flower import pooled
 from pacfl import algorithms
 from pacfl.experiment.store import RunFolder
 from pacfl.federation.algorithm import State
-from pacfl.federation.client_side import Pool
-from pacfl.federation.local import local
+from pacfl.federation.client_side import Pool, Setup
+from pacfl.federation.local import LocalBackend
 from pacfl.federation.rounds import rounds
 from pacfl.federation.schedule import RoundPlan
 from pacfl.flower import digits
@@ -40,7 +40,7 @@ def on_one_machine(name: str, clients: Pool, *parts: Sequence[RoundPlan]) -> Sta
     state = algorithm.init_server(model)
     done: list[RoundPlan] = []
     for part in parts:
-        with local(algorithm, model, clients, LocalTraining(**LEARNING), SEED) as backend:
+        with LocalBackend().connect(Setup(algorithm, model, clients, LocalTraining(**LEARNING), SEED)) as backend:
             *_, last = rounds(algorithm, backend, state, [*done, *part], start=len(done))
         state, done = last.state, [*done, *part]
     return state
