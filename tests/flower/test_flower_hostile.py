@@ -15,7 +15,7 @@ from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.flower.backend import FlowerBackend
 from tests.flower.fake_grid import FakeGrid, Tamper, client_loader
-from tests.small_federation import NAMES, SEED, lively, model, played, pool, same
+from tests.small_federation import NAMES, SEED, lively, model, pool, run_rounds, same
 
 pytestmark = pytest.mark.usefixtures("identity")
 
@@ -168,7 +168,7 @@ def test_honest_replies_are_accepted_for_every_algorithm(name: str, tmp_path: Pa
     algorithm = lively(name)
     done, backend = run_federated(algorithm, tmp_path)
     assert backend.reply_failures == []
-    for a, b in zip(done, played(algorithm, SCHEDULE), strict=True):
+    for a, b in zip(done, run_rounds(algorithm, SCHEDULE), strict=True):
         assert same(a.state, b.state)
 
 

@@ -21,7 +21,7 @@ from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.flower.simulation import Simulated, Simulation, simulation
 from pacfl.learning.client_context import LocalTraining
-from tests.small_federation import LEARNING, NAMES, SEED, lively, model, played, pool, same
+from tests.small_federation import LEARNING, NAMES, SEED, lively, model, pool, run_rounds, same
 
 pytest.importorskip("ray", reason="Flower's simulation is not installed: pip install 'pacfl[flower]'")
 
@@ -51,7 +51,7 @@ def run_simulated(
 @pytest.mark.parametrize("name", NAMES)
 def test_flower_gives_the_results_of_the_local_backend(nodes: Simulation, name: str) -> None:
     algorithm = lively(name)
-    flower, local = run_simulated(nodes, algorithm, LIVELY_SCHEDULE), played(algorithm, LIVELY_SCHEDULE)
+    flower, local = run_simulated(nodes, algorithm, LIVELY_SCHEDULE), run_rounds(algorithm, LIVELY_SCHEDULE)
     assert len(flower) == len(local)
     for a, b in zip(flower, local, strict=True):
         assert same(a.state, b.state)
@@ -71,7 +71,7 @@ def test_the_memory_of_clients_can_be_saved_and_restored(nodes: Simulation, name
     with nodes.connect(Setup(*parts)) as second:
         second.memory, second.last = memory, last
         *_, end = rounds(algorithm, second, interrupted.state, plan, start=2)
-    assert same(end.state, played(algorithm, schedule)[-1].state)
+    assert same(end.state, run_rounds(algorithm, schedule)[-1].state)
 
 
 def test_a_client_that_diverges_stops_the_experiment_and_is_named(nodes: Simulation) -> None:
