@@ -24,7 +24,7 @@ def test_every_engine_name_is_accepted_and_no_other() -> None:
 
 
 def test_settings_contexts_and_algorithms_are_imported_without_torch() -> None:
-    """Whoever only reads results needs no torch."""
+    """Reading results needs no torch."""
     program = """
 import sys
 class NoTorch:

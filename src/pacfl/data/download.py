@@ -35,7 +35,7 @@ def download(name: str, folder: str | Path | None = None) -> list[Path]:
 
 
 def _fetched(retrieve: Callable[..., object], target: Path, url: str, md5: str) -> Path:
-    partial = target.with_name(f".{target.name}.part")  # a folder, in which nobody looks for data
+    partial = target.with_name(f".{target.name}.part")  # a folder, which no reader searches
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with locked(target.parent):

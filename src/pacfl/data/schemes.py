@@ -53,7 +53,7 @@ class LabelSkew:
         check(self)
 
     def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:
-        """Every client has the same number of classes; a class that nobody owns is not used."""
+        """Every client has the same number of classes; a class without an owner is not used."""
         owned = self._owned(dataset.n_classes, n_clients, rng)
         sizes = np.zeros((dataset.n_classes, n_clients), dtype=np.intp)
         for c, count in enumerate(np.bincount(dataset.y_train, minlength=dataset.n_classes)):

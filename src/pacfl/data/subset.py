@@ -29,7 +29,7 @@ def subset(dataset: Dataset, train: Indices, test: Indices) -> Dataset:
 def subsample(dataset: Dataset, n_train: int, rng: np.random.Generator) -> Dataset:
     """About n_train training samples, the same number of every class, and test samples in the same proportion.
 
-    A class that has fewer samples keeps all of them.
+    All samples of a class are used if it has fewer.
     """
     check_value("the number of training samples", n_train, PositiveInt)
     if n_train >= len(dataset.y_train):
@@ -44,8 +44,8 @@ def validation_split(
 ) -> tuple[Dataset, Partition]:
     """The same clients with a share of their training samples in place of their test samples.
 
-    Settings can then be chosen without a look at the test samples, which are gone. Every client keeps at least one
-    training sample, and has at least one validation sample if it has two in all.
+    Settings can then be chosen without the test samples, which are removed. Every client has at least one training
+    sample left, and at least one validation sample if it has two in all.
     """
     check_value("the share of samples for validation", share, Annotated[float, Within(0, 1, above=True, below=True)])
     shuffled = [rng.permutation(indices) for indices in clients.train_indices]

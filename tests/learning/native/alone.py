@@ -64,8 +64,8 @@ def laid_out(x: Array, place: Map) -> Array:
 def taken_out(flat: Array, place: Map) -> Array:
     """The inverse of `laid_out`."""
     above, beside = place.border
-    whole = flat[: place.size].reshape(place.height + 2 * above, place.width + 2 * beside, place.channels)
-    return whole[above : above + place.height, beside : beside + place.width].transpose(2, 0, 1)
+    full = flat[: place.size].reshape(place.height + 2 * above, place.width + 2 * beside, place.channels)
+    return full[above : above + place.height, beside : beside + place.width].transpose(2, 0, 1)
 
 
 def _kind(argument: Array | int | float) -> Any:

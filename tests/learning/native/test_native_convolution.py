@@ -87,15 +87,15 @@ class Layer:
     def by_channels(self, before: Array) -> Array:
         """(outputs, rows, columns) as the convolution by channels leaves it."""
         rows, columns = self.stage.before_pooling
-        whole = np.zeros((rows, columns, self.target.padded(self.stage.result.channels)))
-        whole[:, :, : self.stage.result.channels] = before.transpose(1, 2, 0)
-        return room(whole)
+        padded = np.zeros((rows, columns, self.target.padded(self.stage.result.channels)))
+        padded[:, :, : self.stage.result.channels] = before.transpose(1, 2, 0)
+        return room(padded)
 
     def by_rows(self, before: Array) -> Array:
         rows, columns = self.stage.before_pooling
-        whole = np.zeros((self.stage.result.channels, rows, self.target.padded(columns)))
-        whole[:, :, :columns] = before
-        return room(whole)
+        padded = np.zeros((self.stage.result.channels, rows, self.target.padded(columns)))
+        padded[:, :, :columns] = before
+        return room(padded)
 
     def before(self) -> Array:
         with torch.no_grad():
@@ -112,9 +112,9 @@ def test_convolution_by_channels(stage: Convolve, target: Target) -> None:
     rows, columns = stage.before_pooling
     result = room(rows * columns * channels)
     call(target, lambda m: write_convolution(m, "kernel", stage), layer.source, turned, layer.bias, result)
-    whole = result.reshape(rows, columns, channels)
-    np.testing.assert_allclose(whole[:, :, : stage.result.channels].transpose(2, 0, 1), layer.before(), atol=2e-5)
-    assert not whole[:, :, stage.result.channels :].any()
+    padded = result.reshape(rows, columns, channels)
+    np.testing.assert_allclose(padded[:, :, : stage.result.channels].transpose(2, 0, 1), layer.before(), atol=2e-5)
+    assert not padded[:, :, stage.result.channels :].any()
 
 
 @targets
@@ -131,8 +131,8 @@ def test_convolution_by_rows(stage: Convolve, target: Target) -> None:
     rows, columns = stage.before_pooling
     result = room(stage.result.channels * rows * target.padded(columns))
     call(target, lambda m: write_row_convolution(m, "kernel", stage), planes, layer.weights, layer.bias, result)
-    whole = result.reshape(stage.result.channels, rows, -1)[:, :, :columns]
-    np.testing.assert_allclose(whole, layer.before(), atol=2e-5)
+    padded = result.reshape(stage.result.channels, rows, -1)[:, :, :columns]
+    np.testing.assert_allclose(padded, layer.before(), atol=2e-5)
 
 
 def routes_of(layer: Layer, by_rows: bool) -> tuple[Array, Array]:
@@ -158,7 +158,7 @@ def ordered(routes: Array, stage: Convolve, target: Target, by_rows: bool) -> Ar
 @targets
 @forms
 def test_pooling_and_its_routes(stage: Convolve, target: Target, by_rows: bool) -> None:
-    """A route is where the window begins in the source that gave the largest: torch tells which that was."""
+    """A route is where the window begins in the source that gave the largest: torch returns which that was."""
     layer = Layer(stage, target)
     before = torch.tensor(layer.before())[None]
     result, routes = routes_of(layer, by_rows)

@@ -110,10 +110,10 @@ class DenseLayer:
         self.weights, self.bias = room(packed), room(np.pad(self.b, (0, target.padded(outputs) - outputs)))
 
     def slabs(self, values: Array | None = None) -> Array:
-        whole = np.zeros((self.n, self.apart))
+        full = np.zeros((self.n, self.apart))
         if values is not None:
-            whole[:, : values.shape[1]] = values
-        return room(whole)
+            full[:, : values.shape[1]] = values
+        return room(full)
 
     def of_slabs(self, slabs: Array, width: int) -> Array:
         return slabs.reshape(self.n, self.apart)[:, :width]

@@ -60,9 +60,9 @@ def _write_source_gradients(c: Context) -> list[Function | None]:
     kernels: list[Function | None] = []
     for i, stage in enumerate(c.plan.dense):
         relu = i > 0 and c.plan.dense[i - 1].relu
-        wanted = i > 0 or c.plan.on_maps
+        needed = i > 0 or c.plan.on_maps
         name = f"dense{i}_source_gradient"
-        kernels.append(write_dense_source_gradient(c.module, name, stage, c.layout.slab, relu) if wanted else None)
+        kernels.append(write_dense_source_gradient(c.module, name, stage, c.layout.slab, relu) if needed else None)
     return kernels
 
 

@@ -19,7 +19,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Packing:
-    """The model's vector with every row of weights filled up with zeros to whole vectors.
+    """The model's vector with every row of weights padded with zeros to full vectors.
 
     Rows are those of one output: in the order (kernel row, kernel column, channel) for a convolution, and in the order
     in which a map lies in memory for the dense layer that reads one.

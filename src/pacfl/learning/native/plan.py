@@ -11,7 +11,7 @@ Pair: TypeAlias = tuple[int, int]  # rows, columns
 class Map:
     """Features of one sample as they lie in memory: row by row, pixel by pixel, the channels of a pixel together.
 
-    A border of zeros is there for the padding of whoever reads it.
+    It has a border of zeros for the padding of the stage that reads it.
     """
 
     channels: int

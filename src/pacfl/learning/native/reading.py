@@ -190,7 +190,7 @@ class _Reader(fx.Interpreter):
 
 
 def _flatten() -> None:
-    """Stands for whatever only changes the shape of a sample."""
+    """Marks operations that only change the shape of a sample."""
 
 
 def _of_relu(*_: Any, **__: Any) -> nn.Module:

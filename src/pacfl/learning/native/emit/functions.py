@@ -156,21 +156,21 @@ class Function:
     def total(self, a: Value) -> Value:
         """The sum of all lanes, always added in the same order."""
         width = self.lanes
-        whole = a.ir
+        vector = a.ir
         while width > 1:
             width //= 2
-            whole = self.builder.fadd(self._part(whole, 0, width), self._part(whole, width, width))
-        return Value(self, self.builder.extract_element(whole, INT(0)))
+            vector = self.builder.fadd(self._part(vector, 0, width), self._part(vector, width, width))
+        return Value(self, self.builder.extract_element(vector, INT(0)))
 
     def largest(self, a: Value) -> Value:
         """The largest of all lanes; undefined if some are NaN."""
         width = self.lanes
-        whole = a.ir
+        vector = a.ir
         while width > 1:
             width //= 2
-            low, high = self._part(whole, 0, width), self._part(whole, width, width)
-            whole = self.builder.select(self.builder.fcmp_ordered(">", low, high), low, high)
-        return Value(self, self.builder.extract_element(whole, INT(0)))
+            low, high = self._part(vector, 0, width), self._part(vector, width, width)
+            vector = self.builder.select(self.builder.fcmp_ordered(">", low, high), low, high)
+        return Value(self, self.builder.extract_element(vector, INT(0)))
 
     def lanes_of(self, a: Value, start: int, n: int) -> Value:
         """A shorter vector: n lanes from the given one on."""

@@ -43,11 +43,11 @@ def _write_block(f: Function, stage: Dense, apart: int, first: Value, samples: i
 
 def in_steps(f: Function, name: str, n: int, at_once: int, some: Callable[[Index, int], None]) -> None:
     """Write some(first, count) for n things, at_once of them as long as there are so many, then the rest."""
-    whole = n - n % at_once
-    with f.loop(name, whole, step=at_once) as i:
+    in_blocks = n - n % at_once
+    with f.loop(name, in_blocks, step=at_once) as i:
         some(i, at_once)
-    if whole < n:
-        some(whole, n - whole)
+    if in_blocks < n:
+        some(in_blocks, n - in_blocks)
 
 
 def in_blocks(f: Function, n: Value, block: Callable[[Value, int], None]) -> None:

@@ -36,23 +36,23 @@ def write_planes(module: Module, name: str, source: Map) -> Function:
 
 def copy(f: Function, given: Array, to: Array, floats: int) -> None:
     """Copy floats, in vectors as far as possible."""
-    whole = floats - floats % f.lanes
-    with f.loop("copied", whole, step=f.lanes) as i:
+    in_vectors = floats - floats % f.lanes
+    with f.loop("copied", in_vectors, step=f.lanes) as i:
         to.put(i, given.vector(i))
-    for rest in range(whole, floats):
+    for rest in range(in_vectors, floats):
         to.put(rest, given.number(rest))
 
 
 def _weave(f: Function, source: Map, line: Array, to: Array) -> None:
     """One row of all channels."""
     n, plane = source.channels, source.height * source.width
-    whole = source.width - source.width % f.lanes if n <= WOVEN else 0
-    with f.loop("column", whole, step=f.lanes) as x:
+    in_vectors = source.width - source.width % f.lanes if n <= WOVEN else 0
+    with f.loop("column", in_vectors, step=f.lanes) as x:
         for i, vector in enumerate(woven(f, [line.vector(x + c * plane) for c in range(n)])):
             to.put(x * n + i * f.lanes, vector)
-    with f.loop("column", source.width - whole) as rest:
+    with f.loop("column", source.width - in_vectors) as rest:
         for c in range(n):
-            to.put((rest + whole) * n + c, line.number(rest + (whole + c * plane)))
+            to.put((rest + in_vectors) * n + c, line.number(rest + (in_vectors + c * plane)))
 
 
 def woven(f: Function, vectors: list[Value]) -> list[Value]:
