@@ -87,7 +87,8 @@ def _sets(item: Item, outcome: Outcome) -> Table:
     note = (
         f"Degrees, p = {stored['rank']}, raw pixels, {stored['samples']:,} training samples of each set, "
         f"mean ± standard deviation over {len(stored['entrywise'])} draws of them. "
-        "`smallest` and `sum` are true principal angles; `entrywise` was published as both. MNIST-M is not in the paper."
+        "`smallest` and `sum` are true principal angles; `entrywise` was published as both. "
+        "MNIST-M is not in the paper."
     )
     return Table(f"{item.title}: sets", head, tuple(rows), (note,))
 
