@@ -1,5 +1,6 @@
 """Tables of text, the paper's value beside ours; printed by the command, or written as Markdown."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,6 +11,7 @@ from pacfl.experiment.seeds import best_and_ties, seed_std
 
 PROTOCOLS: Final = ("received", "personal", "last_trained")
 NOT_RUN: Final = "not run"
+WIDTH: Final = 100  # of lines of prose in Markdown
 
 Runs = Sequence[Mapping[str, Any]]
 
@@ -29,7 +31,7 @@ def markdown(table: Table) -> str:
     lines = [f"**{table.title}**", "", _row(table.head), "|---" * len(table.head) + "|"]
     lines += [_row(row) for row in table.rows]
     for note in table.notes:
-        lines += ["", note]
+        lines += ["", textwrap.fill(note, WIDTH, break_long_words=False, break_on_hyphens=False)]
     return "\n".join(lines) + "\n"
 
 
