@@ -75,7 +75,7 @@ def test_a_hostile_site_is_refused_and_named_and_the_others_continue(short_path:
         failures = [x["what"] for record in sites.records for x in record["reply_failures"] if x["client"] == hostile]
         for why in ("more than 67,108,864 bytes", "NaN or infinite", r"shape \(2409,\)", "has norm", "is for round 77"):
             print_row(f"a reply over the network: {why}", next(what for what in failures if re.search(why, what)), 0)
-        assert len([what for what in failures if "bytes of arrays" in what]) == 2
+        assert len([what for what in failures if "bytes of arrays" in what]) == 2, failures
         print_row(
             "memory, of a reply of 256 MiB",
             f"ServerApp {grown['serverapp']}, SuperLink {grown['superlink']} MiB more",
