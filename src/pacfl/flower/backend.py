@@ -159,7 +159,7 @@ class FlowerBackend:
 
     def _fail(self, t: int, client: ClientId, what: str) -> None:
         self.reply_failures.append(ReplyFailure(t, client, what))
-        log.warning("round %d client %d: %s", t, client, what)
+        log.warning("round %d client %d: %s", t + 1, client, what)
 
 
 def by_protocol(scores: Mapping[ClientId, Mapping[str, Score]]) -> Scores:

@@ -64,7 +64,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
     state = checkpoint.get("state") or algorithm.init_server(model)
     backend.note_features({"basis": basis} for basis in getattr(state, "bases", {}).values())
     folder.truncate_records(start)
-    log.info("federation %s: round %d of %d is next", backend.federation, start, run.schedule.rounds)
+    log.info("federation %s: round %d of %d is next", backend.federation, start + 1, run.schedule.rounds)
     former = folder.records()
     trained = sum(bool(record["sampled"]) for record in former)
     file = status.StatusFile(folder.path, run.schedule.rounds, registry, backend, dict(state.cluster_of), trained)

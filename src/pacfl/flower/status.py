@@ -40,11 +40,11 @@ class StatusFile:
     def round_finished(self, t: int, cluster_of: dict[ClientId, int], record: Mapping[str, Any]) -> None:
         """A round has ended and is stored."""
         for client in sorted(cluster_of.keys() - self.cluster_of.keys()):
-            log.info("round %d client %d: joined, in cluster %d", t, client, cluster_of[client])
+            log.info("round %d client %d: joined, in cluster %d", t + 1, client, cluster_of[client])
         self.cluster_of = cluster_of
         received = record.get("accuracy", {}).get("received")
         self.accuracy = received["mean"] if received else self.accuracy
-        log.info("round %d: done, clusters: %d, accuracy: %s", t, record["clusters"], self.accuracy)
+        log.info("round %d: done, clusters: %s, accuracy: %s", t + 1, record["clusters"], self.accuracy)
         self.trained += bool(record["sampled"])
         self._write("running")
 
