@@ -75,7 +75,7 @@ def test_the_memory_of_clients_can_be_saved_and_restored(nodes: Simulation, name
 
 
 def test_a_client_that_diverges_stops_the_experiment_and_is_named(nodes: Simulation) -> None:
-    with pytest.raises(NoReplyError, match=r"round 0, client \d: .*diverged.*lower the learning rate"):
+    with pytest.raises(NoReplyError, match=r"round 1, client \d: .*diverged.*lower the learning rate"):
         run_simulated(nodes, lively("fedavg"), Schedule(rounds=3, participation=0.5), LocalTraining(epochs=5, lr=1e30))
 
 

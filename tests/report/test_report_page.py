@@ -170,7 +170,6 @@ main()
 """
 
 
-@pytest.mark.xfail(reason="pacfl.experiment imports torch, directly or through pacfl.federation", strict=False)
 @pytest.mark.parametrize("what", ["runs", "federation"])
 def test_a_report_needs_no_torch(tmp_path: Path, what: str) -> None:
     if what == "runs":

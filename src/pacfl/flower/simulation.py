@@ -71,7 +71,7 @@ class Simulated(FlowerBackend):
         return {c: ClientMemory(self.folder / self.federation / str(c)) for c in range(self.n_clients)}
 
     def _fail(self, t: int, client: ClientId, what: str) -> None:
-        raise NoReplyError(f"round {t}, client {client}: {what}")
+        raise NoReplyError(f"round {t + 1}, client {client}: {what}")
 
 
 END = 2**62  # after every round

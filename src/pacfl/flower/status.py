@@ -68,7 +68,7 @@ class StatusFile:
                 "deadline": self.backend.deadline,
                 "accuracy": self.accuracy,
                 "clients": clients,
-                "last_error": last and f"round {last.round} client {last.client}: {last.what}",
+                "last_error": last and f"round {last.round + 1} client {last.client}: {last.what}",
             },
         )
 
