@@ -81,4 +81,5 @@ class PACFL(Algorithm):
         """The first to come: angles between all of them, the hierarchy of these cut at beta."""
         beta = None if self.threshold == "auto" else float(self.threshold)
         k = None if self.clusters is None else min(self.clusters, len(bases))
-        return cluster(proximity(bases, self.measure), own, self.measure, self.linkage, beta, k)
+        angles = proximity(bases, self.measure)
+        return cluster(angles, own, self.measure, self.linkage, beta, k, signatures=bases)

@@ -114,7 +114,10 @@ def cluster(
         raise DataError(f"--clusters {clusters} is more than there are clients, {len(clients)}")
     measure = measure or _usual_measure(clients)
     own = federations.own_angles(clients, measure)
-    clustering = cluster_proximity(_compared(clients, measure), own, measure, linkage, degrees, clusters)
+    bases = [client.basis for client in clients.values()]
+    clustering = cluster_proximity(
+        _compared(clients, measure), own, measure, linkage, degrees, clusters, signatures=bases
+    )
     federation = federations.found(clients, clustering)
     if output is not None:
         _check_output_folder(output)

@@ -12,4 +12,4 @@ def grouped(samples: Sequence[NDArray[Any]], rank: int, n_clusters: int | None =
     """The groups of clients by the smallest angle and average linkage: as many as asked, or as the noise tells."""
     bases = [signature(x, rank) for x in samples]
     own = [split_half_angles(x, rank, measures=["smallest"])["smallest"] for x in samples]
-    return cluster(proximity(bases, "smallest"), own, "smallest", "average", None, n_clusters)
+    return cluster(proximity(bases, "smallest"), own, "smallest", "average", None, n_clusters, signatures=bases)
