@@ -124,7 +124,7 @@ def test_every_linkage_can_be_used(linkage: Linkage) -> None:
     assert adjusted_rand_index(partition(state), TRUTH) == 1.0
 
 
-@pytest.mark.parametrize("linkage", [linkage for linkage in LINKAGES if linkage != "ward"])
+@pytest.mark.parametrize("linkage", LINKAGES)
 @pytest.mark.parametrize("threshold", ["auto", 12.0])
 def test_newcomers_are_placed_by_the_linkage(linkage: Linkage, threshold: Any) -> None:
     """Four of each domain but the last, whose last client comes alone and late."""
@@ -132,11 +132,6 @@ def test_newcomers_are_placed_by_the_linkage(linkage: Linkage, threshold: Any) -
     assert state.clustering is not None
     assert state.clustering.linkage == linkage
     assert state.cluster_of[11] == state.cluster_of[10]
-
-
-def test_wards_linkage_places_no_newcomers_and_says_which_do() -> None:
-    with pytest.raises(ValueError, match=r"average.*single.*ward"):
-        admitted(PACFL(linkage="ward"), range(11), [11])
 
 
 # Newcomers: 0, 1, 4, 5, 8, 9 federate, others come later

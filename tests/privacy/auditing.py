@@ -11,7 +11,7 @@ def empirical_epsilon(with_record: Array, without: Array, delta: float, error: f
     """A lower bound on epsilon that is wrong with probability `error`, from statistics of outputs on two neighbours.
 
     (epsilon, delta) promises P(A) <= exp(epsilon) Q(A) + delta for every event A. The event is "above a level"; the
-    level is chosen on one half of the runs, and the other half is judged, by the limits of Clopper and Pearson.
+    level is chosen on one half of the runs, and the other half is evaluated, by the limits of Clopper and Pearson.
     """
     half = len(without) // 2
     levels = np.quantile(without[:half], np.linspace(0.02, 0.98, 49))

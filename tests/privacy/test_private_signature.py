@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import kstest
 
 from pacfl.privacy import gaussian_sigma, private_signature, secret, seeded
-from pacfl.privacy.floor import without_noise
+from pacfl.privacy.noise_scale import without_noise
 from pacfl.privacy.reduction import MOST_FEATURES, reduced
 from pacfl.privacy.signature import GRID, SENSITIVITY, noisy_moment, on_grid, second_moment, symmetric_noise
 from pacfl.subspace import MEASURES, principal_angles, proximity, signature
@@ -30,7 +30,7 @@ def records(n: int) -> st.SearchStrategy[Array]:
 
 
 def whole_square(matrix: NDArray[np.int64]) -> int:
-    """Squared Frobenius norm in whole numbers of any size."""
+    """Squared Frobenius norm in integers of any size."""
     return sum(int(entry) ** 2 for entry in matrix.ravel())
 
 
@@ -80,7 +80,7 @@ def test_second_moments_are_exact() -> None:
 
 @pytest.mark.parametrize("direction", ["diagonal", "beside it", "any"])
 def test_noise_is_the_same_in_every_direction(direction: str) -> None:
-    """For any symmetric D of Frobenius norm 1, the sum of D × noise is normal with deviation sigma."""
+    """For any symmetric D of Frobenius norm 1, the sum of D × noise is normal with standard deviation sigma."""
     d, rng = 4, np.random.default_rng(0)
     square = {"diagonal": np.diag([1.0, 0, 0, 0]), "beside it": np.eye(4, k=1), "any": rng.normal(size=(4, 4))}
     along = square[direction] + square[direction].T
@@ -102,7 +102,7 @@ RUNS = 20_000
 
 
 def audited(pair: tuple[Array, Array], epsilon: float, delta: float, mutant: float = 1.0) -> float:
-    """Epsilon that is proved against noise whose deviation is `mutant` times what it should be."""
+    """Epsilon that is proved against noise whose standard deviation is `mutant` times what it should be."""
     rng = np.random.default_rng(5)
     honest = seeded(rng)
 
@@ -112,15 +112,15 @@ def audited(pair: tuple[Array, Array], epsilon: float, delta: float, mutant: flo
     along = second_moment(on_grid(pair[0])) - second_moment(on_grid(pair[1]))
     common = np.tile([[0.6, 0.8]], (7, 1))
     sigma = gaussian_sigma(epsilon, delta, SENSITIVITY)
-    told = [[np.sum(along * noisy_moment(np.vstack([common, x]), sigma, noise)) for _ in range(RUNS)] for x in pair]
-    return empirical_epsilon(np.array(told[0]), np.array(told[1]), delta)
+    shown = [[np.sum(along * noisy_moment(np.vstack([common, x]), sigma, noise)) for _ in range(RUNS)] for x in pair]
+    return empirical_epsilon(np.array(shown[0]), np.array(shown[1]), delta)
 
 
 # With a large delta the promise is tight for events that are met often, so that an audit is sharp
 @pytest.mark.parametrize("pair", [DIAGONAL, BESIDE], ids=["diagonal", "beside"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.1), (0.5, 0.2)])
 def test_no_audit_proves_more_than_is_promised(pair: tuple[Array, Array], epsilon: float, delta: float) -> None:
-    """Nor much less, or the audit would have no power: 10,000 judged runs of each prove about three quarters."""
+    """Nor much less, or the audit would have no power: 10,000 runs of each prove about three quarters."""
     proved = audited(pair, epsilon, delta)
     assert 0.6 * epsilon < proved <= epsilon
 
@@ -161,37 +161,37 @@ def test_it_is_drawn_anew_each_time_by_default() -> None:
     assert not np.array_equal(private_signature(x, 2, 1.0).basis, private_signature(x, 2, 1.0).basis)
 
 
-def test_less_epsilon_means_a_larger_floor() -> None:
+def test_less_epsilon_means_a_larger_noise_scale() -> None:
     x = federation(300, 0)
-    floors = [
+    scales = [
         np.mean(private_signature(x, 2, e, noise=seeded(np.random.default_rng(0))).split_half_angles["smallest"])
         for e in (0.5, 2.0, 8.0)
     ]
-    assert floors[0] > 2 * floors[1] > 3 * floors[2]
+    assert scales[0] > 2 * scales[1] > 3 * scales[2]
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 16.0])
-def test_the_floor_is_what_clients_of_one_distribution_show(epsilon: float) -> None:
+def test_the_noise_scale_is_what_clients_of_one_distribution_show(epsilon: float) -> None:
     rng = np.random.default_rng(2)
     made = [private_signature(federation(400, i), 3, epsilon, noise=seeded(rng)) for i in range(20)]
     shown = proximity([m.basis for m in made])[np.triu_indices(20, 1)]
-    told = np.concatenate([m.split_half_angles["smallest"] for m in made])
-    assert np.sqrt(np.mean(told**2)) == pytest.approx(np.sqrt(np.mean(shown**2)), rel=0.15)
+    simulated = np.concatenate([m.split_half_angles["smallest"] for m in made])
+    assert np.sqrt(np.mean(simulated**2)) == pytest.approx(np.sqrt(np.mean(shown**2)), rel=0.15)
 
 
-def test_eigenvalues_are_told_from_under_the_noise() -> None:
-    """Of one strong direction in 60, the eigenvalue comes back to 3 %, and the trace is kept."""
+def test_eigenvalues_are_recovered_from_the_noise() -> None:
+    """Of one strong direction in 60, the eigenvalue comes back to 3 %, and the trace does not change."""
     clean = np.diag([300.0, *np.full(59, 2.0)])
     sigma = 5.0
     noisy = clean + symmetric_noise(60, sigma, seeded(np.random.default_rng(0))) / GRID**2
     shown = np.linalg.eigvalsh(noisy)[::-1]
-    told = without_noise(shown, sigma)
-    assert told[0] == pytest.approx(302, rel=0.03)
-    assert told.sum() == pytest.approx(np.trace(noisy), rel=1e-9)
-    assert len(set(told[1:])) == 1
+    recovered = without_noise(shown, sigma)
+    assert recovered[0] == pytest.approx(302, rel=0.03)
+    assert recovered.sum() == pytest.approx(np.trace(noisy), rel=1e-9)
+    assert len(set(recovered[1:])) == 1
 
 
-def test_wide_tables_are_projected_alike_for_everybody_and_narrow_ones_are_not() -> None:
+def test_wide_tables_have_one_projection_for_all_clients_and_narrow_ones_none() -> None:
     rng = np.random.default_rng(0)
     wide = rng.normal(size=(5, 300))
     rows, word = reduced(wide)

@@ -32,7 +32,7 @@ def test_short_updates_without_noise_are_as_they_were(update: Array) -> None:
     assert np.array_equal(hidden_update(update, 1e8, 0.0, secret_normal), update)
 
 
-def test_noise_is_normal_of_the_asked_deviation() -> None:
+def test_noise_is_normal_of_the_asked_standard_deviation() -> None:
     noise = hidden_update(np.zeros(20_000), 0.5, 3.0, np.random.default_rng(0).standard_normal)
     assert kstest(noise, "norm", args=(0, 1.5)).pvalue > 0.01
 
@@ -70,13 +70,13 @@ def test_without_noise_or_uploads_there_is_no_or_full_privacy() -> None:
 
 
 @pytest.mark.parametrize("sampled", [0, 11])
-def test_nobody_samples_more_than_there_are(sampled: int) -> None:
+def test_more_samples_than_clients_are_refused(sampled: int) -> None:
     with pytest.raises(ValueError, match="sampled"):
         epsilon_of_models(1.0, 5, 10, sampled, DELTA)
 
 
 @pytest.mark.parametrize("noise", [1.0, 5.0])
-def test_with_everybody_sampled_the_accountant_agrees_with_the_exact_composition(noise: float) -> None:
+def test_with_all_sampled_the_accountant_agrees_with_the_exact_composition(noise: float) -> None:
     """The mean of 100 uploads has a tenth of their noise and a hundredth of their sensitivity: noise × 10 in all."""
     pytest.importorskip("dp_accounting")
     exact = epsilon_of_uploads(noise * 10, 200, DELTA)
@@ -85,6 +85,6 @@ def test_with_everybody_sampled_the_accountant_agrees_with_the_exact_composition
 
 def test_sampling_and_company_protect() -> None:
     pytest.importorskip("dp_accounting")
-    everybody, tenth = (epsilon_of_models(5.0, 200, 100, m, DELTA) for m in (100, 10))
-    assert tenth < everybody < epsilon_of_uploads(5.0, 200, DELTA)
+    all_sampled, tenth = (epsilon_of_models(5.0, 200, 100, m, DELTA) for m in (100, 10))
+    assert tenth < all_sampled < epsilon_of_uploads(5.0, 200, DELTA)
     assert epsilon_of_models(5.0, 200, 100, 10, DELTA) < epsilon_of_models(5.0, 400, 100, 10, DELTA)

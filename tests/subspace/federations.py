@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pacfl.subspace import proximity, signature, split_half_angles
 
 Array = NDArray[np.float64]
-Compared = tuple[Array, tuple[Array, ...]]  # proximity, and everybody's split-half angles
+Compared = tuple[Array, tuple[Array, ...]]  # proximity, and split-half angles of each client
 RANK = 3
 FEATURES = 60
 

@@ -60,16 +60,16 @@ def test_matching_worked_by_hand() -> None:
     assert match([7, 7, 7, 7, 8, 8, 9], old=[0, 0, 0, 4, 4, 4, 4]).tolist() == [0, 0, 0, 0, 4, 4, 5]
 
 
-def test_a_cluster_gives_way_if_more_clients_keep_their_label_so() -> None:
+def test_matching_maximises_the_labels_that_do_not_change() -> None:
     """New 0 shares 3 with old 0 and 2 with old 1, new 1 shares 2 with old 0 and none with old 1.
 
-    Greedily 0 -> 0 keeps 3 labels; 0 -> 1 and 1 -> 0 keep 2 + 2 = 4.
+    Greedily 0 -> 0 preserves 3 labels; 0 -> 1 and 1 -> 0 preserve 2 + 2 = 4.
     """
     assert match([0, 0, 0, 0, 0, 1, 1], old=[0, 0, 0, 1, 1, 0, 0]).tolist() == [1, 1, 1, 1, 1, 0, 0]
 
 
 @given(TWO_CLUSTERINGS)
-def test_matching_keeps_clusters_apart_and_together(clusterings: tuple[list[int], list[int]]) -> None:
+def test_matching_does_not_change_the_clusters(clusterings: tuple[list[int], list[int]]) -> None:
     new, old = clusterings
     matched = match(new, old)
     assert np.array_equal(np.equal.outer(matched, matched), np.equal.outer(new, new))
@@ -78,9 +78,9 @@ def test_matching_keeps_clusters_apart_and_together(clusterings: tuple[list[int]
 
 
 @given(TWO_CLUSTERINGS)
-def test_no_other_matching_keeps_more_labels(clusterings: tuple[list[int], list[int]]) -> None:
+def test_no_other_matching_preserves_more_labels(clusterings: tuple[list[int], list[int]]) -> None:
     new, old = (np.asarray(labels) for labels in clusterings)
-    names = [*np.unique(old).tolist(), -1, -2, -3, -4]  # negative: a label that nobody had
+    names = [*np.unique(old).tolist(), -1, -2, -3, -4]  # negative: a label that is not in use
     found = np.unique(new)
     most = max(
         sum(int((old[new == name] == label).sum()) for name, label in zip(found, chosen, strict=True))
@@ -107,5 +107,5 @@ def test_labels_of_different_clients_are_not_matched() -> None:
 
 @pytest.mark.parametrize("old", [[-1, 0], [0.5, 1.0], ["a", "b"]])
 def test_old_labels_that_are_no_whole_numbers_from_0_are_refused(old: ArrayLike) -> None:
-    with pytest.raises(ValueError, match="old labels must be whole numbers from 0, got"):
+    with pytest.raises(ValueError, match="old labels must be integers from 0, got"):
         match([0, 1], old)

@@ -30,7 +30,7 @@ def test_blocks_are_found(method):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_clients_that_are_all_alike_stay_together(method, seed):
+def test_a_homogeneous_federation_is_one_cluster(method, seed):
     assert not method(noisy_clients(np.zeros(40), seed)).any()
 
 
@@ -61,12 +61,12 @@ def test_equal_clients_are_one_cluster(method):
     np.testing.assert_array_equal(method(np.zeros((6, 6))), np.zeros(6))
 
 
-def test_what_is_no_proximity_is_refused(method):
+def test_an_invalid_proximity_is_refused(method):
     with pytest.raises(ValueError, match="square"):
         method(np.zeros((2, 3)))
 
 
-def test_density_gives_every_client_company():
+def test_density_leaves_no_client_unclustered():
     """A client without neighbours is noise to HDBSCAN; it joins the nearest cluster."""
     pytest.importorskip("sklearn")
     angles = noisy_clients(np.array([*[0.0] * 10, *[30.0] * 10, 24.0]))
@@ -74,14 +74,14 @@ def test_density_gives_every_client_company():
     assert labels[-1] == labels[10] != labels[0]
 
 
-def test_communities_keep_a_client_alone_of_its_kind():
+def test_communities_find_a_single_client_of_its_own_distribution():
     pytest.importorskip("networkx")
     labels = communities(noisy_clients(np.array([*[0.0] * 20, 6.0])), scale=1.0)
     np.testing.assert_array_equal(labels, [*[0] * 20, 1])
 
 
 def test_communities_join_where_the_difference_is_below_the_noise():
-    """Pairs of two groups at √(1 + d²) noise floors are joined below √2 of them, that is d = 1, and not above."""
+    """Pairs of two groups at √(1 + d²) noise scales are merged below √2 of them, that is d = 1, and not above."""
     pytest.importorskip("networkx")
     true_cluster = np.repeat([0, 1], 30)
     assert not communities(noisy_clients(true_cluster * 0.8), scale=1.0).any()

@@ -1,8 +1,13 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial.distance import squareform
 
 from pacfl.subspace import (
+    LINKAGES,
     Clustering,
+    Linkage,
     agglomerate,
     assign_newcomers,
     choose_threshold,
@@ -11,6 +16,7 @@ from pacfl.subspace import (
     signature,
     split_half_angles,
 )
+from pacfl.subspace.hierarchy import dendrogram
 
 
 def samples(kind: int, seed: int) -> np.ndarray:
@@ -26,13 +32,13 @@ BASES = [signature(x, 2) for x in OLD]
 OWN = [split_half_angles(x, 2)["smallest"] for x in OLD]
 
 
-def grouped(**how: float) -> Clustering:
+def clustered(**how: float) -> Clustering:
     return cluster(proximity(BASES), OWN, **how)
 
 
-def test_without_orders_the_noise_decides() -> None:
+def test_without_threshold_and_number_the_noise_decides() -> None:
     choice = choose_threshold(proximity(BASES), OWN)
-    clustering = grouped()
+    clustering = clustered()
     assert np.array_equal(clustering.labels, choice.labels)
     assert clustering.threshold == choice.threshold
     assert clustering.evidence["finding"] == choice.evidence.finding == "distinct"
@@ -40,27 +46,66 @@ def test_without_orders_the_noise_decides() -> None:
 
 @pytest.mark.parametrize("how", [{}, {"threshold": 20.0}, {"n_clusters": 1}, {"n_clusters": 4}, {"n_clusters": 10}])
 def test_the_threshold_cuts_the_distances_into_the_labels(how: dict[str, float]) -> None:
-    clustering = grouped(**how)
+    clustering = clustered(**how)
     assert np.array_equal(agglomerate(clustering.distances(), clustering.threshold), clustering.labels)
 
 
-def test_two_orders_are_refused() -> None:
+def test_a_threshold_and_a_number_together_are_refused() -> None:
     with pytest.raises(ValueError, match="not both"):
-        grouped(threshold=5.0, n_clusters=2)
+        clustered(threshold=5.0, n_clusters=2)
 
 
-def test_newcomers_are_placed_as_if_everybody_had_come_at_once() -> None:
+def test_newcomers_are_placed_as_if_all_had_come_at_once() -> None:
     late = [samples(0, 98), samples(1, 99)]
     bases, own = [signature(x, 2) for x in late], [split_half_angles(x, 2)["smallest"] for x in late]
-    larger, bridges = assign_newcomers(grouped(), BASES, bases, own)
+    larger, suggestions = assign_newcomers(clustered(), BASES, bases, own)
     at_once = cluster(proximity([*BASES, *bases]), [*OWN, *own])
     assert np.array_equal(larger.labels, at_once.labels)
     assert np.allclose(larger.proximity, at_once.proximity, atol=1e-9)
     assert np.allclose(larger.noise_scale, at_once.noise_scale)
-    assert bridges == ()
+    assert suggestions == ()
 
 
 def test_a_newcomer_of_another_kind_opens_a_cluster() -> None:
     x = samples(2, 0)
-    larger, _ = assign_newcomers(grouped(), BASES, [signature(x, 2)], [split_half_angles(x, 2)["smallest"]])
-    assert larger.labels.tolist() == [*grouped().labels.tolist(), 2]
+    larger, _ = assign_newcomers(clustered(), BASES, [signature(x, 2)], [split_half_angles(x, 2)["smallest"]])
+    assert larger.labels.tolist() == [*clustered().labels.tolist(), 2]
+
+
+@st.composite
+def tied(draw: st.DrawFn) -> np.ndarray:
+    """Angles of few values, so that merges tie."""
+    n = draw(st.integers(1, 8))
+    pairs = n * (n - 1) // 2
+    angles = draw(st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, 0.1 + 0.2, 0.3]), min_size=pairs, max_size=pairs))
+    return np.zeros((1, 1)) if n == 1 else np.asarray(squareform(angles))
+
+
+@given(angles=tied(), linkage=st.sampled_from(LINKAGES), equal_noise=st.booleans())
+def test_the_threshold_gives_the_labels_for_any_number_of_clusters(
+    angles: np.ndarray, linkage: Linkage, equal_noise: bool
+) -> None:
+    n = len(angles)
+    own = [[1.0 if equal_noise else 1.0 + i] for i in range(n)]
+    for k in range(1, n + 1):
+        found = cluster(angles, own, linkage=linkage, n_clusters=k)
+        assert np.array_equal(agglomerate(found.distances(), found.threshold, linkage), found.labels)
+        assert found.labels.max() + 1 <= k
+        possible = {
+            int(agglomerate(found.distances(), t, linkage).max()) + 1
+            for t in [0.0, *dendrogram(found.distances(), linkage)[:, 2]]
+        }
+        assert found.labels.max() + 1 == max((c for c in possible if c <= k), default=1)
+
+
+def test_ties_that_forbid_a_number_of_clusters_are_named() -> None:
+    found = cluster(1 - np.eye(3), [[1.0]] * 3, n_clusters=2)
+    assert found.labels.tolist() == [0, 0, 0]
+    assert "no threshold gives 2 clusters" in found.evidence["reasons"]
+    exact = cluster(proximity(BASES), OWN, n_clusters=2)
+    assert "no threshold" not in exact.evidence["reasons"]
+
+
+def test_a_number_of_clusters_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="between 1 and the number of clients, 3; got 4"):
+        cluster(1 - np.eye(3), None, n_clusters=4)

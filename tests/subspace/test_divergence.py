@@ -88,8 +88,8 @@ def test_images_are_flattened(divergence: Divergence) -> None:
 
 
 @pytest.mark.parametrize("d", [1, 2])
-@pytest.mark.parametrize(("shift", "deviation"), [(2.0, 1.0), (0.0, 3.0), (1.0, 2.0)])
-def test_squared_mmd_is_on_average_that_of_the_normals(d: int, shift: float, deviation: float) -> None:
+@pytest.mark.parametrize(("shift", "spread"), [(2.0, 1.0), (0.0, 3.0), (1.0, 2.0)])
+def test_squared_mmd_is_on_average_that_of_the_normals(d: int, shift: float, spread: float) -> None:
     """N(0, I) and N(δ, σ² I), kernel exp(-r² / 2h²). The difference of two draws of variances a² and b² is normal.
 
     So E k = (h² / (h² + a² + b²))^(d/2) exp(-|δ|² / 2(h² + a² + b²)), and MMD² = E k(x, x') + E k(y, y') - 2 E k(x, y).
@@ -100,10 +100,10 @@ def test_squared_mmd_is_on_average_that_of_the_normals(d: int, shift: float, dev
     def kernel(variance: float, squared: float) -> float:
         return float((h**2 / (h**2 + variance)) ** (d / 2) * np.exp(-squared / (2 * (h**2 + variance))))
 
-    expected = kernel(2, 0) + kernel(2 * deviation**2, 0) - 2 * kernel(1 + deviation**2, d * shift**2)
+    expected = kernel(2, 0) + kernel(2 * spread**2, 0) - 2 * kernel(1 + spread**2, d * shift**2)
     rng = np.random.default_rng(0)
     found = [
-        mmd(rng.standard_normal((300, d)), shift + deviation * rng.standard_normal((300, d)), h) ** 2 for _ in range(20)
+        mmd(rng.standard_normal((300, d)), shift + spread * rng.standard_normal((300, d)), h) ** 2 for _ in range(20)
     ]
     error = np.std(found, ddof=1) / np.sqrt(len(found))
     assert error < expected / 20

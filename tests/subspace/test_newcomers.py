@@ -171,7 +171,7 @@ def test_nothing_that_is_given_is_changed() -> None:
     assert np.array_equal(old, before[1])
 
 
-def test_an_infinite_threshold_lets_everybody_join() -> None:
+def test_an_infinite_threshold_lets_all_join() -> None:
     """In a process of its own with little memory and time: a loop that does not end would take all of both."""
     program = """
 import resource

@@ -231,7 +231,7 @@ def test_extension_equals_recomputation(seed: int, old: list[int], new: list[int
     assert not np.diagonal(extended).any()
 
 
-def test_extension_keeps_what_is_known_to_the_bit() -> None:
+def test_extension_preserves_the_known_part_to_the_bit() -> None:
     us = signatures(0, [2, 2, 2, 2])
     known = np.array([[0.0, 1.25], [1.25, 0.0]])  # not their angle: it would show if it were computed again
     assert np.array_equal(extend(known, us[:2], us[2:])[:2, :2], known)
@@ -250,7 +250,7 @@ def test_extension_in_steps_equals_extension_at_once() -> None:
 
 NOT_ORTHONORMAL = np.array([[1.0, 0.5], [0.0, 0.5], [0.0, 0.0], [0.0, 0.0]])
 REFUSALS: dict[str, tuple[list[ArrayLike], str]] = {
-    "none": ([], "got no signatures; at least one is wanted"),
+    "none": ([], "got no signatures; give at least one"),
     "unequal rows": ([U, np.eye(3)[:, :2]], r"must have equal rows, got \[3, 4\]"),
     "not orthogonal": ([U, NOT_ORTHONORMAL], "signature 1 is not an orthonormal basis"),
     "not of length 1": ([U, U, U * 1.1], r"signature 2 is not an orthonormal basis \(its columns are off by 0.21\)"),
@@ -289,7 +289,7 @@ def test_old_clients_in_several_blocks_are_as_in_one(monkeypatch: pytest.MonkeyP
         newcomer_rows(broken, us[6:])
 
 
-def test_an_unknown_measure_is_told_the_known_ones() -> None:
+def test_the_error_for_an_unknown_measure_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match="measure must be one of smallest, sum, trace, entrywise, got 'largest'"):
         proximity([U, U], "largest")  # type: ignore[arg-type]
 
@@ -302,3 +302,13 @@ def test_known_angles_of_other_clients_are_refused() -> None:
 def test_newcomers_with_other_features_are_refused() -> None:
     with pytest.raises(ValueError, match="old signatures have 4 features and new ones 3"):
         extend([[0.0]], [U], [np.eye(3)[:, :1]])
+
+
+@given(seed=st.integers(0, 2**32), rank=st.integers(1, 4), more=st.integers(1, 4))
+def test_a_wider_signature_is_no_further_from_any_other(seed: int, rank: int, more: int) -> None:
+    """So signatures of unequal rank are not comparable: one with more directions is nearer to all others."""
+    rng = np.random.default_rng(seed)
+    wide, other = (np.linalg.qr(rng.standard_normal((12, k)))[0] for k in (rank + more, rank))
+    for measure in ("smallest", "sum"):
+        to_wide, to_narrow = (proximity([u, other], measure)[0, 1] for u in (wide, wide[:, :rank]))
+        assert to_wide <= to_narrow + 1e-5

@@ -238,8 +238,8 @@ def test_what_is_no_data_is_refused(x: ArrayLike, error: type[Exception], text: 
 
 
 @pytest.mark.parametrize("rank", [0, -1, 1.5, True, "3", None])
-def test_a_rank_that_is_no_positive_whole_number_is_refused(rank: int) -> None:
-    with pytest.raises(ValueError, match=f"rank must be a whole number of at least 1, got {rank!r}"):
+def test_a_rank_that_is_no_positive_integer_is_refused(rank: int) -> None:
+    with pytest.raises(ValueError, match=f"rank must be an integer of at least 1, got {rank!r}"):
         signature(ONES, rank)
 
 

@@ -83,7 +83,7 @@ def test_samples_that_all_lie_in_the_signature_have_no_noise(with_labels: bool) 
     assert found["sum"].max() < 2e-5
 
 
-def test_self_angles_are_those_of_two_independent_samples() -> None:
+def test_split_half_angles_are_those_of_two_independent_samples() -> None:
     """Root mean squares over 24 clients of 60 samples, and over all pairs of 150 fresh samples of that size."""
     rng = np.random.default_rng(99)
     others = [signature(drawn(rng, 60), 3) for _ in range(150)]
@@ -92,7 +92,7 @@ def test_self_angles_are_those_of_two_independent_samples() -> None:
         assert noise_of(60)[measure] == pytest.approx(real, rel=0.15)
 
 
-def test_self_angles_by_class_are_those_of_two_independent_samples() -> None:
+def test_split_half_angles_by_class_are_those_of_two_independent_samples() -> None:
     rng = np.random.default_rng(0)
     clients = [drawn_with_classes(rng, 80) for _ in range(8)]
     others = [drawn_with_classes(rng, 80) for _ in range(16)]
@@ -134,6 +134,6 @@ def test_data_are_checked_as_those_of_a_signature() -> None:
 
 
 @pytest.mark.parametrize("rank", [0, -1, 1.5])
-def test_a_rank_that_is_no_positive_whole_number_is_refused(rank: int) -> None:
-    with pytest.raises(ValueError, match=f"rank must be a whole number of at least 1, got {rank!r}"):
+def test_a_rank_that_is_no_positive_integer_is_refused(rank: int) -> None:
+    with pytest.raises(ValueError, match=f"rank must be an integer of at least 1, got {rank!r}"):
         split_half_angles(np.eye(6), rank)

@@ -113,7 +113,7 @@ def test_what_was_fed_may_be_overwritten() -> None:
     assert stream.signature().tobytes() == before.tobytes()
 
 
-def test_fewer_directions_than_asked_are_told() -> None:
+def test_fewer_directions_than_asked_give_a_warning() -> None:
     with pytest.warns(RankWarning, match="asked for 3 directions, the data have 2"):
         assert streamed([np.eye(6)[:1], np.eye(6)[1:2]], 3).shape == (6, 2)
 
@@ -145,5 +145,5 @@ def test_a_block_is_checked_as_data_are() -> None:
 
 @pytest.mark.parametrize("rank", [0, 2.0])
 def test_a_rank_that_is_no_positive_whole_number_is_refused(rank: int) -> None:
-    with pytest.raises(ValueError, match=f"rank must be a whole number of at least 1, got {rank!r}"):
+    with pytest.raises(ValueError, match=f"rank must be an integer of at least 1, got {rank!r}"):
         SignatureStream(rank)

@@ -10,7 +10,7 @@ from tests.subspace.federations import federation, groups
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_clients_that_are_alike_stay_together(seed: int) -> None:
+def test_a_homogeneous_federation_is_one_cluster(seed: int) -> None:
     choice = choose_threshold(*federation(seed, 14))
     assert not choice.labels.any()
     assert choice.evidence.finding == "homogeneous"
@@ -35,7 +35,7 @@ def test_every_linkage_finds_them(linkage: Linkage) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(14,), (7, 7)])
-def test_clients_with_few_samples_are_not_taken_for_others(sizes: tuple[int, ...]) -> None:
+def test_clients_with_few_samples_are_not_split_off(sizes: tuple[int, ...]) -> None:
     choice = choose_threshold(*federation(0, *sizes, samples=(30, 60, 240)))
     assert adjusted_rand_index(choice.labels, groups(*sizes)) == 1
 
@@ -43,14 +43,14 @@ def test_clients_with_few_samples_are_not_taken_for_others(sizes: tuple[int, ...
 @pytest.mark.usefixtures("few_simulations")
 @pytest.mark.parametrize("sizes", [(14,), (7, 7), (5, 5, 5)])
 @pytest.mark.parametrize("linkage", LINKAGES)
-def test_neighbours_stand_in_for_self_angles(sizes: tuple[int, ...], linkage: Linkage) -> None:
+def test_neighbours_replace_missing_split_half_angles(sizes: tuple[int, ...], linkage: Linkage) -> None:
     choice = choose_threshold(federation(0, *sizes)[0], linkage=linkage)
     assert adjusted_rand_index(choice.labels, groups(*sizes)) == 1
     assert choice.evidence.floors_from == "neighbours"
     assert "nearest neighbours" in choice.evidence.reasons
 
 
-def test_neighbours_stand_in_for_those_who_sent_nothing() -> None:
+def test_neighbours_replace_the_missing_split_half_angles_of_some() -> None:
     angles, own = federation(0, 7, 7)
     some = [a if i % 3 else np.empty(0) for i, a in enumerate(own)]
     choice = choose_threshold(angles, some)
@@ -69,21 +69,21 @@ def test_one_client_is_one_cluster() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_two_clients_are_told_apart_only_if_they_differ(seed: int) -> None:
+def test_two_clients_are_separated_only_if_they_differ(seed: int) -> None:
     assert choose_threshold(*federation(seed, 2)).labels.tolist() == [0, 0]
     assert choose_threshold(*federation(seed, 1, 1)).labels.tolist() == [0, 1]
 
 
-def test_two_clients_without_self_angles_are_each_others_neighbours_and_so_alike() -> None:
+def test_two_clients_without_split_half_angles_are_each_others_neighbours_and_so_one_cluster() -> None:
     assert choose_threshold([[0, 70], [70, 0]]).labels.tolist() == [0, 0]
 
 
-def test_clients_with_the_same_signature_are_alike() -> None:
+def test_clients_with_the_same_signature_are_one_cluster() -> None:
     for own in (None, [np.zeros(32)] * 5, [np.ones(32)] * 5):
         assert choose_threshold(np.zeros((5, 5)), own).labels.tolist() == [0] * 5
 
 
-def test_a_federation_larger_than_the_panel_is_judged_by_a_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_federation_larger_than_the_panel_is_simulated_by_a_panel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(null, "PANEL", 10)
     monkeypatch.setattr(stability, "PANEL", 10)
     for sizes in ((14,), (7, 7)):
@@ -104,14 +104,14 @@ def test_lone_clients_are_found_in_a_federation_far_larger_than_the_panel(monkey
 
 
 def test_differences_without_a_gap_are_called_gradual() -> None:
-    """40 clients anywhere in a square of three noise floors a side: no two groups with nothing between them."""
+    """40 clients anywhere in a square of three noise scales a side: no two groups with nothing between them."""
     rng = np.random.default_rng(0)
     points = rng.standard_normal((40, 10)) / np.sqrt(20)
     points[:, :2] += rng.uniform(0, 3, (40, 2))
     own = np.sqrt(rng.chisquare(10, (40, 32)) / 10)
     evidence = choose_threshold(squareform(pdist(points)), list(own)).evidence
     assert evidence.finding == "gradual"
-    assert "gradually" in evidence.reasons
+    assert "Differences are gradual" in evidence.reasons
     assert "compare with fewer" in evidence.reasons
 
 
@@ -147,6 +147,6 @@ def test_what_cannot_be_compared_is_refused(angles: ArrayLike, own: list[ArrayLi
         choose_threshold(angles, own)
 
 
-def test_an_unknown_linkage_is_told_the_known_ones() -> None:
+def test_the_error_for_an_unknown_linkage_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"linkage must be one of average, .* got 'centroid'"):
         choose_threshold(TWO, linkage="centroid")  # type: ignore[arg-type]

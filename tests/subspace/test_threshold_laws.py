@@ -1,4 +1,4 @@
-"""Laws of the automatic threshold, and how often it splits those who are alike."""
+"""Laws of the automatic threshold, and how often it splits homogeneous federations."""
 
 import numpy as np
 import pytest
@@ -38,8 +38,8 @@ def compared(draw: st.DrawFn) -> tuple[Array, list[Array] | None]:
 def assert_consistent(angles: Array, own: list[Array] | None, linkage: Linkage) -> None:
     """The threshold gives the labels again, and the evidence is about them."""
     choice = choose_threshold(angles, own, linkage)
-    adjusted = rescale_by_noise(angles, noise_scale(angles, own))
-    assert np.array_equal(choice.labels, agglomerate(adjusted, choice.threshold, linkage))
+    rescaled = rescale_by_noise(angles, noise_scale(angles, own))
+    assert np.array_equal(choice.labels, agglomerate(rescaled, choice.threshold, linkage))
     evidence = choice.evidence
     n_clusters = int(choice.labels.max()) + 1
     considered = {cut.n_clusters: cut for cut in evidence.cuts}
@@ -76,10 +76,10 @@ def test_the_evidence_is_about_the_labels_when_two_merges_are_equally_high() -> 
 def test_the_evidence_of_two_groups_can_be_checked() -> None:
     angles, own = federation(0, 7, 7)
     choice = choose_threshold(angles, own)
-    evidence, floor = choice.evidence, noise_scale(angles, own)
-    adjusted = rescale_by_noise(angles, floor)
-    assert evidence.floor == np.median(floor)
-    across = adjusted[:7, 7:].mean() / evidence.floor  # average linkage: the last merge is the mean of all pairs
+    evidence, noise = choice.evidence, noise_scale(angles, own)
+    rescaled = rescale_by_noise(angles, noise)
+    assert evidence.floor == np.median(noise)
+    across = rescaled[:7, 7:].mean() / evidence.floor  # average linkage: the last merge is the mean of all pairs
     assert evidence.heights[0] == pytest.approx(across)
     assert evidence.cuts[0].height == pytest.approx(across)
     assert evidence.separation == pytest.approx(evidence.heights[0] / evidence.heights[1])
@@ -90,12 +90,12 @@ def test_the_evidence_of_two_groups_can_be_checked() -> None:
 
 @pytest.mark.usefixtures("few_simulations")
 @pytest.mark.parametrize("sizes", [(14,), (8, 4, 2)])
-@pytest.mark.parametrize("with_self_angles", [True, False])
+@pytest.mark.parametrize("with_split_half_angles", [True, False])
 @pytest.mark.parametrize("factor", [2.0, np.pi / 180])
-def test_the_unit_of_angle_does_not_matter(sizes: tuple[int, ...], with_self_angles: bool, factor: float) -> None:
+def test_the_unit_of_angle_does_not_matter(sizes: tuple[int, ...], with_split_half_angles: bool, factor: float) -> None:
     angles, own = federation(0, *sizes)
-    there = choose_threshold(angles, own if with_self_angles else None)
-    here = choose_threshold(factor * angles, [factor * a for a in own] if with_self_angles else None)
+    there = choose_threshold(angles, own if with_split_half_angles else None)
+    here = choose_threshold(factor * angles, [factor * a for a in own] if with_split_half_angles else None)
     assert np.array_equal(here.labels, there.labels)
     assert here.threshold == pytest.approx(factor * there.threshold, rel=1e-9)
 
@@ -131,33 +131,31 @@ def test_nothing_that_is_given_is_changed() -> None:
 
 
 def of_the_null(seed: int, n: int, dimensions: int) -> Compared:
-    """Clients that are all alike, by the model itself: a common point and normal noise, as much as each floor says."""
+    """A homogeneous federation of the model itself: a common point and normal noise of each client's scale."""
     rng = np.random.default_rng(seed)
-    floor = rng.uniform(1, 3, n)
-    points = rng.standard_normal((n, dimensions)) * (floor / np.sqrt(2 * dimensions))[:, None]
-    own = floor[:, None] * np.sqrt(rng.chisquare(dimensions, (n, 32)) / dimensions)
+    noise = rng.uniform(1, 3, n)
+    points = rng.standard_normal((n, dimensions)) * (noise / np.sqrt(2 * dimensions))[:, None]
+    own = noise[:, None] * np.sqrt(rng.chisquare(dimensions, (n, 32)) / dimensions)
     return squareform(pdist(points)), tuple(own)
 
 
 @pytest.mark.usefixtures("few_simulations")
 @pytest.mark.parametrize(("linkage", "dimensions"), [("average", 5), ("average", 20), ("complete", 5)])
-def test_clients_that_are_all_alike_are_split_no_more_often_than_the_error_rate(
-    linkage: Linkage, dimensions: int
-) -> None:
-    """60 federations of the model itself: if the rate is kept, more splits than this have a chance of 1 in 1,000."""
+def test_homogeneous_federations_are_split_no_more_often_than_the_error_rate(linkage: Linkage, dimensions: int) -> None:
+    """60 federations of the model itself: at the stated rate, more splits than this have a chance of 1 in 1,000."""
     drawn = [of_the_null(seed, 12, dimensions) for seed in range(60)]
     splits = sum(choose_threshold(*one, linkage, error_rate=0.05).labels.any() for one in drawn)
     assert splits <= binom.isf(0.001, 60, 0.05)
 
 
 @pytest.mark.usefixtures("few_simulations")
-def test_clients_that_are_all_alike_are_split_if_errors_are_allowed() -> None:
-    """The bound above is no empty one: with an error rate of one half, at least 10 of 60 are split."""
+def test_homogeneous_federations_are_split_if_errors_are_allowed() -> None:
+    """The test above can fail: with an error rate of one half, at least 10 of 60 are split."""
     splits = sum(choose_threshold(*of_the_null(seed, 12, 5), error_rate=0.5).labels.any() for seed in range(60))
     assert 10 <= splits <= binom.isf(0.001, 60, 0.5)
 
 
-def test_fewer_errors_are_bought_with_higher_limits() -> None:
+def test_a_lower_error_rate_has_higher_limits() -> None:
     compared_ = federation(0, 7, 7)
     limits = [choose_threshold(*compared_, error_rate=rate).evidence.null_limits for rate in (0.2, 0.05, 0.001)]
     assert (np.diff(limits, axis=0) > 0).all()

@@ -69,4 +69,5 @@ class PACFL(Averaging):
         """The first clients: angles between all of them, the dendrogram cut at beta."""
         beta = None if self.threshold == "auto" else float(self.threshold)
         k = None if self.clusters is None else min(self.clusters, len(bases))
-        return cluster(proximity(bases, self.measure), angles, self.measure, self.linkage, beta, k)
+        between = proximity(bases, self.measure)
+        return cluster(between, angles, self.measure, self.linkage, beta, k, signatures=bases)

@@ -1,4 +1,4 @@
-"""What many private updates add up to."""
+"""The privacy loss of many private updates together."""
 
 from math import inf, sqrt
 from typing import Final
@@ -11,7 +11,7 @@ MOST_EPSILON: Final = 1e4
 
 
 def epsilon_of_uploads(noise: float, times: int, delta: float) -> float:
-    """Epsilon of a client's data against one who sees its `times` uploads, each with noise × clip upon it; exact.
+    """Epsilon of a client's data against an observer of its `times` uploads, each with noise × clip added; exact.
 
     Uploads of one client lie within 2 clip of each other, and Gaussian noises compose to one: sensitivity 2 √times.
     """
@@ -28,10 +28,10 @@ def epsilon_of_uploads(noise: float, times: int, delta: float) -> float:
 
 
 def epsilon_of_models(noise: float, rounds: int, clients: int, sampled: int, delta: float) -> float:
-    """Epsilon of a client's data against one who sees only the models of its cluster, after every round.
+    """Epsilon of a client's data against an observer of only the models of its cluster, after every round.
 
     Of the cluster's `clients`, `sampled` are drawn each round without replacement, and the model moves by the plain
-    mean of their uploads (aggregation `uniform`), whose noises add up; nobody outside is told who was drawn. By the
+    mean of their uploads (aggregation `uniform`), whose noises add up; the draw is secret. By the
     Rényi accountant of dp-accounting; neighbours are federations in which one client has any other data.
     """
     if not 0 < sampled <= clients:
@@ -40,12 +40,11 @@ def epsilon_of_models(noise: float, rounds: int, clients: int, sampled: int, del
         return inf
     if rounds == 0:
         return 0.0
-    try:
-        import dp_accounting
-        from dp_accounting.rdp import RdpAccountant
-    except ImportError:
-        raise ImportError("accounting over sampled rounds needs dp-accounting: pip install 'pacfl[privacy]'") from None
+    from pacfl.errors import library
+
+    dp_accounting = library("dp_accounting", "accounting over sampled rounds", "privacy")
+    rdp = library("dp_accounting.rdp", "accounting over sampled rounds", "privacy")
     step = dp_accounting.GaussianDpEvent(noise * sqrt(sampled) / 2)  # sums of clipped uploads differ by 2 clip
     round_plan = dp_accounting.SampledWithoutReplacementDpEvent(clients, sampled, step) if sampled < clients else step
-    accountant = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
+    accountant = rdp.RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
     return float(accountant.compose(round_plan, rounds).get_epsilon(delta))

@@ -1,8 +1,8 @@
-"""Gaussian noise in whole numbers, drawn exactly from the randomness of the operating system.
+"""Gaussian noise in integers, drawn exactly from the randomness of the operating system.
 
-Numbers with a floating point cannot hold every sum of a value and its noise: which sums occur tells of the value
-(Mironov, 2012). So noise is drawn in whole numbers by the exact rejection sampler of Canonne, Kamath and Steinke
-(2020), Algorithms 1 to 3, from `secrets`, and added to whole numbers.
+Floating-point numbers cannot represent every sum of a value and its noise: which sums occur leaks the value
+(Mironov, 2012). So noise is drawn in integers by the exact rejection sampler of Canonne, Kamath and Steinke
+(2020), Algorithms 1 to 3, from `secrets`, and added to integers.
 """
 
 import secrets
@@ -17,14 +17,14 @@ Noise = Callable[[int, int], NonNegativeInt]  # variance, count -> (count,)
 
 
 def secret(variance: int, count: int) -> NonNegativeInt:
-    """Discrete Gaussian noise that nobody can draw again: (count,)."""
+    """Discrete Gaussian noise that cannot be reproduced: (count,)."""
     if variance < 1:
-        raise ValueError(f"variance must be a whole number of at least 1, got {variance!r}")
+        raise ValueError(f"variance must be an integer of at least 1, got {variance!r}")
     return np.array([_gaussian(variance) for _ in range(count)], dtype=np.int64)
 
 
 def seeded(rng: np.random.Generator) -> Noise:
-    """Noise of the same law that can be drawn again, for simulations: it protects nobody."""
+    """Noise of the same distribution that can be reproduced, for simulations: it gives no privacy."""
     return lambda variance, count: np.rint(rng.standard_normal(count) * float(variance) ** 0.5).astype(np.int64)
 
 
@@ -38,7 +38,7 @@ def _gaussian(variance: int) -> int:
 
 
 def _laplace(scale: int) -> int:
-    """A whole number x with probability proportional to exp(-|x| / scale)."""
+    """An integer x with probability proportional to exp(-|x| / scale)."""
     while True:
         low = secrets.randbelow(scale)
         if not _bernoulli_exp(low, scale):
@@ -53,7 +53,7 @@ def _laplace(scale: int) -> int:
 
 
 def _bernoulli_exp(numerator: int, denominator: int) -> bool:
-    """True with probability exp(-numerator / denominator), in whole numbers only."""
+    """True with probability exp(-numerator / denominator), in integers only."""
     for _ in range(numerator // denominator):
         if not _bernoulli_exp_below_one(1, 1):
             return False

@@ -1,4 +1,4 @@
-"""How much Gaussian noise a guarantee of (epsilon, delta) needs, exactly."""
+"""The exact amount of Gaussian noise for (epsilon, delta) differential privacy."""
 
 from math import exp, inf, log
 from typing import Final
@@ -12,7 +12,7 @@ MOST_SIGMA: Final = 1e6
 
 
 def gaussian_delta(epsilon: float, sigma: float) -> float:
-    """The least delta for which noise of deviation sigma is (epsilon, delta) private, at sensitivity 1.
+    """The least delta for which noise of standard deviation sigma is (epsilon, delta) private, at sensitivity 1.
 
     Balle and Wang (2018), Theorem 8: Phi(1 / 2s - e s) - exp(e) Phi(-1 / 2s - e s).
 
@@ -24,7 +24,7 @@ def gaussian_delta(epsilon: float, sigma: float) -> float:
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """The least deviation of Gaussian noise that is (epsilon, delta) private for values that one record moves so far.
+    """The least standard deviation of Gaussian noise that is (epsilon, delta) private at this sensitivity.
 
     >>> round(gaussian_sigma(1.0, 1e-5), 3)
     3.73
@@ -43,7 +43,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
 
 
 def check_budget(epsilon: float, delta: float) -> None:
-    """Refuse what is no guarantee."""
+    """Refuse an epsilon or a delta that is out of range."""
     if not 0 < epsilon < inf:
         raise ValueError(f"epsilon must be a positive number, got {epsilon!r}")
     if not 0 < delta < 1:

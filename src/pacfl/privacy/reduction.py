@@ -1,4 +1,4 @@
-"""Fewer features, in a way that does not look at the data: noise on thousands would drown any client's samples."""
+"""Fewer features, by a map that does not depend on the data: noise on thousands of features would hide any signal."""
 
 from typing import Final
 
@@ -14,10 +14,10 @@ MOST_FEATURES: Final = 48  # of a table: as many as a colour image has cells
 
 
 def reduced(x: ArrayLike) -> tuple[Array, str]:
-    """Samples with few features, and how they were reduced, which all who compare must have done alike.
+    """Samples with few features, and how they were reduced; comparable signatures have equal reductions.
 
     Images (n, h, w) or (n, h, w, c) -> (n, 16 c) means of cells. Tables (n, f) of more than 48 columns -> (n, 48) by a
-    random projection that is the same for everybody; narrower ones as they are.
+    random projection that is the same for all clients; narrower ones are unchanged.
 
     >>> reduced(np.ones((2, 8, 8)))[1]
     'pool 4x4'

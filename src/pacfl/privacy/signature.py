@@ -1,10 +1,10 @@
-"""Signatures that hide each single record: eigenvectors of a second-moment matrix with calibrated noise on it.
+"""Differentially private signatures: eigenvectors of a second-moment matrix with calibrated noise.
 
 Every sample is reduced without looking at others, scaled to length 1 and rounded towards zero onto a grid, so that the
-matrix S = Σ x xᵀ is one of whole numbers. Replacing a record moves S by |x xᵀ - y yᵀ| <= √2 in the Frobenius norm
+matrix S = Σ x xᵀ is one of integers. Replacing a record moves S by |x xᵀ - y yᵀ| <= √2 in the Frobenius norm
 (adding or removing one, by at most 1). In that norm the symmetric matrices are a plain Euclidean space, in which the
 noise is the same in all directions: variance s² on the diagonal and s² / 2 off it. Nothing else is taken from the data:
-basis and noise floor are computed from the noisy matrix alone, and the number of samples is used nowhere.
+basis and noise scale are computed from the noisy matrix alone, and the number of samples is used nowhere.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.privacy.discrete import Noise, NonNegativeInt, secret
-from pacfl.privacy.floor import noise_floor
 from pacfl.privacy.gaussian import gaussian_sigma
+from pacfl.privacy.noise_scale import simulated_split_half_angles
 from pacfl.privacy.reduction import reduced
 from pacfl.subspace.signature import check_rank, fix_signs
 from pacfl.subspace.split_half import SplitHalfAngles
@@ -30,7 +30,7 @@ MOST_AT_ONCE: Final = 1 << 16  # samples whose products add up exactly in float6
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What is promised to every single record, and how samples were reduced for it."""
+    """The privacy of every single record, and how samples were reduced for it."""
 
     epsilon: float
     delta: float
@@ -39,10 +39,10 @@ class Guarantee:
 
 @dataclass(frozen=True, eq=False)
 class PrivateSignature:
-    """All that a client gives away."""
+    """All that leaves a client."""
 
     basis: Array  # (features, rank), orthonormal
-    split_half_angles: SplitHalfAngles  # degrees that sampling and added noise make, told from the noisy matrix
+    split_half_angles: SplitHalfAngles  # degrees, simulated from the noisy matrix
     guarantee: Guarantee
 
 
@@ -59,7 +59,8 @@ def private_signature(
     moment = noisy_moment(rows, sigma, noise)
     _, vectors = np.linalg.eigh(moment)
     basis = fix_signs(vectors[:, ::-1][:, :rank])
-    return PrivateSignature(basis, noise_floor(moment, sigma, rank), Guarantee(epsilon, delta, reduction))
+    angles = simulated_split_half_angles(moment, sigma, rank)
+    return PrivateSignature(basis, angles, Guarantee(epsilon, delta, reduction))
 
 
 def noisy_moment(rows: Array, sigma: float, noise: Noise) -> Array:

@@ -1,4 +1,4 @@
-"""Updates of a model that hide the client they come from: clipped, and noise upon them."""
+"""Differentially private model updates: clipped, with noise."""
 
 import secrets
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Normal = Callable[[int], Array]  # count -> (count,) standard normal
 
 
 def hidden_update(update: Array, clip: float, noise: float, normal: Normal) -> Array:
-    """The update, shortened to length `clip` if it is longer, with noise of deviation noise × clip: (d,) -> (d,).
+    """The update, clipped to length `clip`, with noise of standard deviation noise × clip: (d,) -> (d,).
 
     Any two updates of a client are then at most 2 clip apart.
     """
@@ -27,7 +27,7 @@ def secret_normal(count: int) -> Array:
     """Standard normal numbers from the randomness of the operating system: (count,).
 
     By the inverse of the distribution of 63 random bits, so that none is beyond 9.1. In float64: unlike the noise of
-    signatures it is not exact, and says so in docs/privacy.md.
+    signatures it is not exact; see docs/privacy.md.
     """
     bits = np.frombuffer(secrets.token_bytes(8 * count), dtype="<u8")
     tail = ((bits >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64  # in (0, 1 / 2)

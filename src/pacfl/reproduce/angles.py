@@ -135,4 +135,4 @@ def cluster_clients(samples: Sequence[NDArray[Any]], rank: int, n_clusters: int 
     """
     bases = [signature(x, rank) for x in samples]
     halves = [split_half_angles(x, rank, measures=["smallest"])["smallest"] for x in samples]
-    return cluster(proximity(bases, "smallest"), halves, "smallest", "average", None, n_clusters)
+    return cluster(proximity(bases, "smallest"), halves, "smallest", "average", None, n_clusters, signatures=bases)

@@ -1,4 +1,4 @@
-"""How far two clusterings of the same clients agree."""
+"""Agreement of two clusterings of the same clients."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,7 +8,7 @@ Labels = NDArray[np.intp]
 
 
 def adjusted_rand_index(a: ArrayLike, b: ArrayLike) -> float:
-    """Share of pairs on which two clusterings agree, 0 on average by chance, 1 when equal (Hubert and Arabie, 1985).
+    """Share of pairs on which clusterings agree, corrected for chance: 1 when equal (Hubert and Arabie, 1985).
 
     >>> adjusted_rand_index([0, 0, 1, 1], [5, 5, 3, 3])
     1.0
@@ -18,7 +18,7 @@ def adjusted_rand_index(a: ArrayLike, b: ArrayLike) -> float:
     together, in_a, in_b = (float(_pairs(t).sum()) for t in (table, table.sum(axis=1), table.sum(axis=0)))
     by_chance = in_a * in_b / max(1, n * (n - 1) / 2)
     most = (in_a + in_b) / 2
-    # Equal only if both put everybody together or everybody apart: then they are the same clustering
+    # Equal only if both have one cluster, or both one for each client: then they are the same clustering
     return 1.0 if most == by_chance else (together - by_chance) / (most - by_chance)
 
 
@@ -45,7 +45,7 @@ def match(new: ArrayLike, old: ArrayLike) -> Labels:
     new_names, new_index = np.unique(np.asarray(new), return_inverse=True)
     old_names = np.unique(np.asarray(old))
     if old_names.dtype.kind not in "ui" or old_names.min() < 0:
-        raise ValueError(f"old labels must be whole numbers from 0, got {old_names[:5].tolist()}...")
+        raise ValueError(f"old labels must be integers from 0, got {old_names[:5].tolist()}...")
     table = _contingency(new, old)
     rows, columns = linear_sum_assignment(table, maximize=True)
     pairs = {r: int(old_names[c]) for r, c in zip(rows, columns, strict=True) if table[r, c] > 0}

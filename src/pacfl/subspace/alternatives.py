@@ -1,7 +1,5 @@
 """Other clusterings that need no number of clusters, from other libraries; studies/methods.py compares them."""
 
-from importlib import import_module
-from types import ModuleType
 from typing import Final
 
 import numpy as np
@@ -9,26 +7,28 @@ from numpy.typing import ArrayLike
 
 from pacfl.subspace.hierarchy import Labels, check_proximity, in_order_of_appearance
 
-# Groups of clients belong together up to this many noise floors. Squares add up: there they differ as much as noise.
+# Groups of clients are merged up to this many noise scales. Squares add up: there they differ as much as noise.
 TOGETHER_WITHIN: Final = 2**0.5
 
 
 def density(proximity: ArrayLike, min_cluster_size: int = 2) -> Labels:
     """Clusters that are denser than what lies between them: HDBSCAN (Campello and others, 2013).
 
-    proximity (n, n), adjusted if it can be  ->  (n,) labels 0..k-1. Two clients make a federation, hence the default.
+    proximity (n, n), best rescaled by noise  ->  (n,) labels 0..k-1. By default, two clients can be a cluster.
 
-    Clients that HDBSCAN calls noise join the cluster of the nearest one that it does not. They have few others near,
-    but need not be different: among clients that are all alike a fifth or more are called so, and would be left to
-    learn alone. The price is that a client alone of its kind is not found.
+    Clients that HDBSCAN labels as noise join the cluster of the nearest client that it does not. They have few
+    neighbours, but need not differ: of clients of one distribution it labels a fifth or more so, and these would train
+    without others. The price: a single client of a distribution of its own is not found.
 
     >>> density([[0, 1, 9, 9], [1, 0, 9, 9], [9, 9, 0, 1], [9, 9, 1, 0]])
     array([0, 0, 1, 1])
     """
+    from pacfl.errors import library
+
     square = check_proximity(proximity)
     if min_cluster_size < 2:
         raise ValueError(f"min_cluster_size must be at least 2, got {min_cluster_size}")
-    cluster = _library("sklearn.cluster", "scikit-learn")
+    cluster = library("sklearn.cluster", "density-based clustering", "methods")
     if len(square) < min_cluster_size:
         return np.zeros(len(square), dtype=np.intp)
     method = cluster.HDBSCAN(
@@ -43,23 +43,25 @@ def density(proximity: ArrayLike, min_cluster_size: int = 2) -> Labels:
 def communities(proximity: ArrayLike, scale: float, seed: int = 0) -> Labels:
     """Communities of the graph of clients with edges of weight exp(-(angle / scale)² / 2): Louvain's method (2008).
 
-    proximity (n, n), adjusted if it can be, scale the noise floor in its unit  ->  (n,) labels 0..k-1. Slow beyond a
-    thousand clients: the graph is complete.
+    proximity (n, n), best rescaled by noise; scale, the noise scale in the same unit  ->  (n,) labels 0..k-1.
+    Slow beyond a thousand clients: the graph is complete.
 
-    Plain modularity splits wherever weights are below their average, also among clients that are all alike. Loops
-    that give all clients the same degree make it the constant Potts model (Traag and others, 2011): groups are joined
-    if their mean weight is above that of √2 × scale, where a difference is as large as the noise upon it.
+    Plain modularity splits wherever weights are below their average, also among clients of one distribution.
+    Loops that give all clients the same degree make it the constant Potts model (Traag and others, 2011): groups are
+    merged if their mean weight is above that of √2 × scale, where a difference is as large as its noise.
 
     >>> communities([[0, 1, 9, 9], [1, 0, 9, 9], [9, 9, 0, 1], [9, 9, 1, 0]], scale=1.0)
     array([0, 0, 1, 1])
     """
+    from pacfl.errors import library
+
     square = check_proximity(proximity)
     if not 0 < scale < np.inf:
         raise ValueError(f"scale must be a positive number, got {scale!r}")
-    networkx = _library("networkx", "networkx")
+    networkx = library("networkx", "clustering by communities", "methods")
     weights = np.exp(-((square / scale) ** 2) / 2)
     np.fill_diagonal(weights, 0.0)
-    # A loop counts twice; with degrees of n, the resolution is the mean weight above which groups are joined
+    # A loop counts twice; with degrees of n, the resolution is the mean weight above which groups are merged
     np.fill_diagonal(weights, (len(weights) - weights.sum(axis=1)) / 2)
     found = networkx.community.louvain_communities(
         networkx.from_numpy_array(weights), resolution=np.exp(-(TOGETHER_WITHIN**2) / 2), threshold=0.0, seed=seed
@@ -68,10 +70,3 @@ def communities(proximity: ArrayLike, scale: float, seed: int = 0) -> Labels:
     for name, members in enumerate(found):
         labels[list(members)] = name
     return in_order_of_appearance(labels)
-
-
-def _library(module: str, package: str) -> ModuleType:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(f"this clustering needs {package}: pip install 'pacfl[methods]'") from error

@@ -1,4 +1,4 @@
-"""Measures between samples that the paper compares principal angles with: they need the data, angles do not."""
+"""Divergences between samples that the paper compares principal angles with: they need the data, angles do not."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,7 +46,7 @@ def mmd(x: ArrayLike, y: ArrayLike, bandwidth: float | None = None) -> float:
     x (n, ...), y (m, ...). The unbiased estimate of MMD², its root taken, 0 where it is negative. Without bandwidth:
     the median distance between all samples.
     """
-    a, b = _alike(x, y)
+    a, b = _as_comparable(x, y)
     if len(a) < 2 or len(b) < 2:
         raise ValueError(f"two samples on each side at least are wanted, got {len(a)} and {len(b)}")
     if bandwidth is None:
@@ -63,7 +63,7 @@ def mmd(x: ArrayLike, y: ArrayLike, bandwidth: float | None = None) -> float:
 
 
 def _moments(x: ArrayLike, y: ArrayLike) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    a, b = _alike(x, y)
+    a, b = _as_comparable(x, y)
     moments = []
     for name, rows in (("x", a), ("y", b)):
         cov = np.atleast_2d(np.cov(rows, rowvar=False)) if len(rows) > 1 else np.zeros((rows.shape[1],) * 2)
@@ -76,7 +76,7 @@ def _moments(x: ArrayLike, y: ArrayLike) -> tuple[tuple[Array, Array], tuple[Arr
     return moments[0], moments[1]
 
 
-def _alike(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+def _as_comparable(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     a, b = as_rows(x), as_rows(y)
     if a.shape[1] != b.shape[1]:
         raise ValueError(f"samples must have equal features, got {a.shape[1]} and {b.shape[1]}")

@@ -23,10 +23,10 @@ BLOCK_BYTES: Final = 32 * 2**20
 # to 0.002 degrees between 1 and 89 degrees and to 0.1 degrees outside (arccos of 1 less a few roundings).
 EXACT_MULTIPLICATIONS: Final = 1e11
 
-# Old signatures that are brought into order at once to be compared with new ones.
+# Old signatures that are converted at once to be compared with new ones.
 OLD_AT_ONCE: Final = 500
 
-# A basis further from orthonormal than this was not one to begin with.
+# A basis further from orthonormal than this is refused.
 ORTHONORMAL_WITHIN: Final = 1e-3
 
 
@@ -37,11 +37,14 @@ def proximity(
 
     signatures n × (features, p), orthonormal, p may differ  ->  (n, n), symmetric, zero diagonal.
 
+    p may differ where data have fewer directions or classes than others. Signatures that were asked for different
+    ranks are not comparable: one with more directions is nearer to all others.
+
     `smallest`: smallest principal angle (Eq. 2 of the paper). `sum`: sum of the principal angles.
     `trace`: sum of the angles between vectors of equal order (Eq. 3, signs ignored). `entrywise`: smallest angle
     between any two basis vectors, which depends on the basis; for comparison with published numbers only.
 
-    on_rows is called with the number of rows done since the last call, for those who show progress.
+    on_rows is called with the number of rows done since the last call, to show progress.
 
     >>> proximity([[[1.0], [0.0]], [[1.0], [0.0]], [[0.0], [1.0]]])
     array([[ 0.,  0., 90.],
@@ -59,7 +62,7 @@ def _all_pairs(
     for rows, columns, block in _blocks(bases, bases, ranks, ranks, measure, triangle=True):
         angles[rows, columns] = block
         angles[columns, rows] = block.T
-        # Rounding may differ between (i, j) and (j, i): one of them stands for both
+        # Rounding may differ between (i, j) and (j, i): the upper triangle is used for both
         own = np.triu(angles[rows, rows], 1)
         angles[rows, rows] = own + own.T
         if on_rows is not None:
@@ -103,7 +106,7 @@ def newcomer_rows(old: Signatures, new: Signatures, measure: Measure = "smallest
                 "were they taken from data of the same shape?"
             )
         if exact:
-            # Very many are not checked again: they were when they came, and it would take as long as all the rest
+            # Very many are not checked again: they were when they came, and a check takes as long as the angles
             old_bases = _orthonormal(old_bases, old_ranks, first=start)
         for new_part, _, block in _blocks(bases, old_bases, ranks, old_ranks, measure, triangle=False):
             rows[new_part, part] = block
@@ -111,7 +114,7 @@ def newcomer_rows(old: Signatures, new: Signatures, measure: Measure = "smallest
 
 
 def _enlarged(square: Array, n: int) -> Array:
-    """A copy in the corner of an (n, n) matrix. By threads: most of the time goes into memory touched at first."""
+    """A copy in the corner of an (n, n) matrix. By threads: most of the time goes into the first use of memory."""
     enlarged = np.empty((n, n))
 
     def copy(rows: slice) -> None:
@@ -132,7 +135,7 @@ def stack(signatures: Signatures) -> tuple[Floats, NDArray[np.intp]]:
 
 
 def _orthonormal(bases: Floats, ranks: NDArray[np.intp], first: int = 0) -> Floats:
-    """The bases, refused if they are not orthonormal, rid of the rounding of float32 if they are float64."""
+    """The bases, refused if they are not orthonormal; in float64, without the rounding of float32."""
     gram = np.einsum("anf,bnf->nab", bases, bases, optimize=True).astype(np.float64)
     wanted = (np.arange(len(bases)) < ranks[:, None])[:, :, None] * np.eye(len(bases))
     off = np.abs(gram - wanted).max(axis=(1, 2))
@@ -217,7 +220,7 @@ def _padded(signatures: Signatures, exact: bool | None = None, first: int = 0) -
         return signatures.transpose(2, 0, 1).astype(dtype, order="C"), np.full(n, rank)
     arrays = [np.asarray(u) for u in signatures]
     if not arrays:
-        raise ValueError("got no signatures; at least one is wanted")
+        raise ValueError("got no signatures; give at least one")
     for i, u in enumerate(arrays, first):
         if u.ndim != 2 or 0 in u.shape or u.shape[1] > u.shape[0]:
             raise ValueError(f"signature {i} must be (features, directions), got shape {u.shape}")

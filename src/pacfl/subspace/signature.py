@@ -9,17 +9,17 @@ from scipy.linalg import eigh
 
 Array = NDArray[np.float64]
 
-# Squaring a matrix squares its condition number: the eigenvectors of x xᵀ lose the digits of singular values below
-# this share of the largest, and the few users with such data get the slower decomposition of x itself.
+# Squaring a matrix squares its condition number: the eigenvectors of x xᵀ are not accurate for singular values below
+# this share of the largest. Such data get the slower decomposition of x itself.
 SAFE_TO_SQUARE: Final = 1e-4
 
 # Entries whose squares, and sums of very many squares, are far from the limits of float64.
 SAFE_SIZES: Final = (1e-60, 1e60)
 
-# A stream keeps this many directions for each one asked: what it forgets is then far below what is asked.
-KEPT_PER_DIRECTION: Final = 16
+# A stream stores this many directions for each one asked: the error of the others is then negligible.
+STORED_PER_DIRECTION: Final = 16
 
-# Directions of different classes that are closer than this, in radians, are one: the bases are known about as well.
+# Directions of different classes that are closer than this, in radians, are one: bases are no more accurate.
 ONE_DIRECTION: Final = 1e-6
 
 
@@ -57,7 +57,7 @@ def signature(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> Array
 class SignatureStream:
     """Signature of data that do not fit in memory: feed blocks of samples, then ask.
 
-    Keeps at most (features, 32 × rank) numbers, whatever the number of samples.
+    Stores at most (features, 32 × rank) numbers, whatever the number of samples.
 
     >>> stream = SignatureStream(rank=1)
     >>> stream.feed([[3.0, 0.0]]).feed([[0.0, 1.0]]).signature()
@@ -69,12 +69,12 @@ class SignatureStream:
         """Start with no samples."""
         check_rank(rank)
         self._rank = rank
-        self._kept = KEPT_PER_DIRECTION * rank
-        self._parts: list[Array] = []  # the summary so far, and rows that wait to go into it
+        self._stored = STORED_PER_DIRECTION * rank
+        self._parts: list[Array] = []  # the summary so far, and rows that are not in it yet
         self.n_samples = 0
 
     def feed(self, block: ArrayLike) -> "SignatureStream":
-        """Take a block of samples (m, ...) into account and forget it."""
+        """Add a block of samples (m, ...) to the summary."""
         rows = as_rows(block)
         if self._parts and rows.shape[1] != self._parts[0].shape[1]:
             raise ValueError(
@@ -82,10 +82,10 @@ class SignatureStream:
                 "feed samples of one size"
             )
         self.n_samples += len(rows)
-        for start in range(0, len(rows), self._kept):
-            self._parts.append(rows[start : start + self._kept].copy())  # a view would keep the whole block
-            if sum(len(part) for part in self._parts) >= 2 * self._kept:
-                self._parts = [_condense(np.vstack(self._parts), self._kept)]
+        for start in range(0, len(rows), self._stored):
+            self._parts.append(rows[start : start + self._stored].copy())  # a view would hold the whole block in memory
+            if sum(len(part) for part in self._parts) >= 2 * self._stored:
+                self._parts = [_condense(np.vstack(self._parts), self._stored)]
         return self
 
     def signature(self) -> Array:
@@ -156,11 +156,11 @@ def leading(rows: Array, rank: int) -> Array:
     return fix_signs(basis)
 
 
-def _condense(rows: Array, kept: int) -> Array:
-    """At most `kept` rows with nearly the same second moments: the leading directions scaled by their strength."""
-    if len(rows) <= kept:
+def _condense(rows: Array, most: int) -> Array:
+    """At most `most` rows with nearly the same second moments: the leading directions scaled by their strength."""
+    if len(rows) <= most:
         return rows
-    _, vectors = eigh(rows @ rows.T, subset_by_index=[len(rows) - kept, len(rows) - 1])
+    _, vectors = eigh(rows @ rows.T, subset_by_index=[len(rows) - most, len(rows) - 1])
     return np.asarray(vectors.T @ rows)
 
 
@@ -181,6 +181,6 @@ def of_unit_size(rows: Array) -> Array:
 
 
 def check_rank(rank: int) -> None:
-    """Refuse a rank that is none."""
+    """Refuse what is no positive integer."""
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
-        raise ValueError(f"rank must be a whole number of at least 1, got {rank!r}")
+        raise ValueError(f"rank must be an integer of at least 1, got {rank!r}")

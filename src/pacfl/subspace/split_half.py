@@ -1,4 +1,4 @@
-"""What angle would two samples of the same client show? Each client measures it on its own data."""
+"""The angle between two samples of the same client, which each client measures on its own data."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -14,11 +14,11 @@ Array = NDArray[np.float64]
 SplitHalfAngles = dict[Measure, Array]
 Halves = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
 
-# Random splits of a client's samples into halves: the floor, a mean over them, is then known to about 2 %.
+# Random splits of a client's samples into halves: the noise scale, a mean over them, then has an error of about 2 %.
 SPLITS: Final = 32
 
 # Halves are drawn from at most this many samples: noise falls with the root of the sample count whatever the count is.
-# Leading directions are known from few samples; angles of all of them, or of those of classes, want more.
+# The leading direction needs few samples; the sum of all angles, and directions of classes, need more.
 MOST_SAMPLES: Final = 256
 MOST_SAMPLES_OF_FIRST: Final = 128
 OF_FIRST: Final = frozenset[Measure](["smallest", "entrywise"])
@@ -41,12 +41,12 @@ def split_half_angles(
     named = None if labels is None else as_labels(labels, len(rows))
     of_first = [measure for measure in measures if measure in OF_FIRST and named is None]
     of_all = [measure for measure in measures if measure not in of_first]
-    told: SplitHalfAngles = {}
+    angles: SplitHalfAngles = {}
     for asked, most in ((of_first, MOST_SAMPLES_OF_FIRST), (of_all, MOST_SAMPLES)):
         if asked:
             overlaps, share = _of_halves(rows, rank, named, most)
-            told |= {measure: _as_whole(overlaps, measure, share) for measure in asked}
-    return {measure: told[measure] for measure in measures}
+            angles |= {measure: _as_whole(overlaps, measure, share) for measure in asked}
+    return {measure: angles[measure] for measure in measures}
 
 
 def _of_halves(rows: Array, rank: int, labels: NDArray[Any] | None, most: int) -> tuple[list[Array], float]:
@@ -82,7 +82,7 @@ def _class_overlaps(rows: Array, rank: int, labels: NDArray[Any], halves: Halves
     """UᵀV of the per-class signatures of every two halves."""
     try:
         pairs = [[leading_of_classes(rows[half], rank, labels[half]) for half in pair] for pair in halves]
-    except ValueError:  # a class of blank samples in some half has no direction: no floor can be told
+    except ValueError:  # a class of blank samples in some half has no direction, and the noise scale cannot be measured
         return []
     return [u.T @ v for u, v in pairs]
 
@@ -100,7 +100,7 @@ def _as_whole(overlaps: list[Array], measure: Measure, share: float) -> Array:
     for overlap in overlaps:
         by_shape.setdefault(overlap.shape, []).append(overlap)
     degrees = [np.empty(0)]
-    for alike in by_shape.values():
-        angles = component_angles(np.stack(alike, axis=-1)[:, None], measure)  # (angles, 1, splits)
+    for same_shape in by_shape.values():
+        angles = component_angles(np.stack(same_shape, axis=-1)[:, None], measure)  # (angles, 1, splits)
         degrees.append(np.degrees(np.arctan(np.tan(angles) * np.sqrt(share))).sum(axis=(0, 1)))
     return np.concatenate(degrees)

@@ -1,11 +1,10 @@
 """The threshold chosen from the clients' own sampling noise, with the evidence for it.
 
 Angles are put in units of noise: 1 is what two samples of the same client show (`noise_scale`, `rescale_by_noise`).
-A homogeneous federation is then simulated, with the same number of clients, the same noise and the same linkage: its
-merges are at heights that sampling alone explains (`null_limits`), and merges above them are differences. The larger
-the groups, the less chance explains: merges of larger groups have lower limits. Where differences are gradual, without
-a gap, as with clients that mix classes at will, the finest cut is not reproducible, and the finest one that is takes
-its place (`reproducibility`).
+Homogeneous federations are then simulated, with the same number of clients, the same noise and the same linkage. Their
+merges are at heights that sampling alone explains (`null_limits`); merges above these are differences. Chance explains
+less for larger groups: their merges have lower limits. Where differences are gradual, without a gap, as with clients
+that mix classes, the finest cut is not reproducible. Then the finest reproducible one is taken (`reproducibility`).
 """
 
 from collections.abc import Sequence
@@ -15,15 +14,23 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pacfl.subspace.guarantee import doubts_about_clients, doubts_about_noise, doubts_about_signatures
 from pacfl.subspace.hierarchy import Labels, Linkage, check_proximity, cut, dendrogram
-from pacfl.subspace.noise_scale import check_split_half_angles, noise_scale, reference_scale, rescale_by_noise
+from pacfl.subspace.noise_scale import (
+    RESOLUTION,
+    check_split_half_angles,
+    noise_scale,
+    reference_scale,
+    rescale_by_noise,
+)
 from pacfl.subspace.null import noise_energies, null_limits, size_classes
+from pacfl.subspace.proximity import Measure, Signatures
 from pacfl.subspace.stability import reproducibility
 
 Array = NDArray[np.float64]
 Finding = Literal["homogeneous", "distinct", "gradual"]
 
-ERROR_RATE: Final = 0.001  # how often a federation of clients that are all alike may be split
+ERROR_RATE: Final = 0.001  # share of homogeneous federations that may be split
 REPRODUCIBLE: Final = 0.85  # from which Hennig calls a cluster highly stable (fpc, clusterboot)
 
 
@@ -38,14 +45,16 @@ class Cut:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Why this threshold."""
+    """Why this threshold, and whether its error rate was verified for federations like this one."""
 
     finding: Finding
     reasons: str
     error_rate: float
     floor: float  # degrees that two samples of a typical client show
     floors_from: Literal["clients", "neighbours"]
-    null_height: float  # last merge of clients that are all alike: its median, in units of noise
+    guaranteed: bool  # whether the error rate was verified for federations like this one
+    not_guaranteed_because: str | None
+    null_height: float  # last merge of a homogeneous federation: its median, in units of noise
     null_limits: tuple[float, ...]  # what chance passes at the error rate: merges of at least 1, 2, 4, 8, ... clients
     heights: tuple[float, ...]  # the last merges, highest first, in units of noise
     separation: float | None  # lowest merge undone over highest merge done; None if there is only one of the two
@@ -55,7 +64,7 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A threshold in degrees on the rescaled proximity, the clusters it gives, and the evidence for it."""
+    """What `choose_threshold` found: degrees on the rescaled proximity, the clusters they give, and the evidence."""
 
     threshold: float
     labels: Labels
@@ -68,20 +77,53 @@ def choose_threshold(
     linkage: Linkage = "average",
     error_rate: float = ERROR_RATE,
     seed: int = 0,
+    *,
+    measure: Measure = "smallest",
+    signatures: Signatures | None = None,
+    caveats: Sequence[str] = (),
 ) -> Choice:
-    """Threshold, clusters and evidence from the proximity and what each client measured against itself.
+    """Threshold, clusters and evidence from the proximity and the split-half angles.
 
-    proximity (n, n) degrees, split_half_angles n × (splits,) degrees, empty for a client that has none: its nearest
-    neighbour stands in, which supposes that every client has another of its own distribution.
+    proximity (n, n) degrees, split_half_angles n × (splits,) degrees, empty for a client that has none: the angle to
+    its nearest neighbour is used instead, which assumes that every client has another of its own distribution.
+
+    signatures n × (features, p): only their shapes are used, with the measure, to find out whether the error rate is
+    guaranteed; without them it is not. caveats: what the caller knows that speaks against a guarantee.
 
     labels == agglomerate(rescale_by_noise(proximity, noise_scale(proximity, split_half_angles)), threshold, linkage).
     """
     square = check_proximity(proximity)
+    noise = noise_scale(square, split_half_angles)
+    return choose(
+        square,
+        split_half_angles,
+        noise,
+        linkage,
+        error_rate,
+        seed,
+        measure=measure,
+        signatures=signatures,
+        caveats=caveats,
+    )
+
+
+def choose(
+    square: Array,
+    split_half_angles: Sequence[ArrayLike] | None,
+    noise: Array,
+    linkage: Linkage,
+    error_rate: float = ERROR_RATE,
+    seed: int = 0,
+    *,
+    measure: Measure,
+    signatures: Signatures | None,
+    caveats: Sequence[str],
+) -> Choice:
+    """`choose_threshold` of a checked proximity whose noise scale (n,) is known."""
     if not 0 < error_rate < 1:
         raise ValueError(f"error_rate must lie between 0 and 1, got {error_rate}")
     own = check_split_half_angles(split_half_angles, len(square))
     rng = np.random.default_rng(seed)
-    noise = noise_scale(square, own)
     reference = reference_scale(noise)
     rescaled = rescale_by_noise(square, noise, reference)
     tree = dendrogram(rescaled, linkage)
@@ -92,12 +134,22 @@ def choose_threshold(
     threshold = _level(tree, chosen.n_clusters, limits * reference)
     done, undone = _around(tree, chosen.n_clusters)
     finding = _finding(cuts, chosen)
+    labels = cut(tree, threshold)
+    doubts = [
+        *caveats,
+        *doubts_about_clients(known),
+        *doubts_about_signatures(noise, measure, signatures),
+        *doubts_about_noise(rescaled / reference, labels, limits[0] / max(null_height, RESOLUTION)),
+    ]
+    doubt = "; ".join(doubts) or None
     evidence = Evidence(
         finding=finding,
-        reasons=_reasons(finding, cuts, chosen, limits, error_rate, known),
+        reasons=_reasons(finding, cuts, chosen, limits, error_rate, doubt),
         error_rate=error_rate,
         floor=reference,
         floors_from="clients" if known.any() else "neighbours",
+        guaranteed=doubt is None,
+        not_guaranteed_because=doubt,
         null_height=null_height,
         null_limits=tuple(float(limit) for limit in limits),
         heights=tuple(float(h) for h in tree[::-1, 2][:10] / reference),
@@ -105,7 +157,7 @@ def choose_threshold(
         reproducibility=chosen.reproducibility,
         cuts=tuple(cuts),
     )
-    return Choice(threshold, cut(tree, threshold), evidence)
+    return Choice(threshold, labels, evidence)
 
 
 def _cuts(
@@ -149,32 +201,24 @@ def _finding(cuts: list[Cut], chosen: Cut) -> Finding:
 
 
 def _reasons(
-    finding: Finding, cuts: list[Cut], chosen: Cut, limits: Array, error_rate: float, known: NDArray[np.bool_]
+    finding: Finding, cuts: list[Cut], chosen: Cut, limits: Array, error_rate: float, doubt: str | None
 ) -> str:
     """The evidence in a few sentences."""
-    alike = (
-        f"clients that are all alike would merge below {limits[0]:.2f} times the noise, large groups of them below "
+    by_chance = (
+        f"clients of one distribution would merge below {limits[0]:.2f} times the noise, large groups of them below "
         f"{limits[-1]:.2f}, in all but {error_rate:.1%} of cases"
     )
-    source = (
-        ""
-        if known.all()
-        else (
-            " Clients that sent no split-half angles were measured by their nearest neighbours: "
-            "this supposes that everybody has somebody alike."
-        )
-    )
+    claim = "" if doubt is None else f" This error rate is not guaranteed: {doubt}."
     if finding == "homogeneous":
-        return f"One cluster: {alike}, and all do.{source}"
-    parts = f"{chosen.n_clusters} clusters: {alike}; these stay apart up to {chosen.height:.2f}"
-    overlap = (
-        "in full" if chosen.reproducibility == 1 else f"with a mean overlap of at least {chosen.reproducibility:.1%}"
-    )
-    again = f"random halves of the clients give each of them again {overlap}"
+        return f"One cluster: {by_chance}, and all do.{claim}"
+    apart = f"{chosen.n_clusters} clusters: {by_chance}; these stay apart up to {chosen.height:.2f}"
+    share = chosen.reproducibility
+    overlap = "completely" if share == 1 else f"with a mean overlap of {share:.1%} or more"
+    reproduced = f"random halves of the clients reproduce each of them {overlap}"
     if finding == "distinct":
-        return f"{parts}, and {again}.{source}"
+        return f"{apart}, and {reproduced}.{claim}"
     return (
-        f"{parts}, and {again}. Differences go on gradually down to {cuts[-1].n_clusters} clusters, "
-        "but finer cuts are not reproducible. Angles do not tell how many clusters learn best here: "
-        f"compare with fewer.{source}"
+        f"{apart}, and {reproduced}. Differences are gradual down to {cuts[-1].n_clusters} clusters, "
+        "but finer cuts are not reproducible. Angles do not say how many clusters learn best here: "
+        f"compare with fewer.{claim}"
     )

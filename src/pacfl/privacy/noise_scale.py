@@ -1,4 +1,4 @@
-"""What angle would two private signatures of the same client show? Told from the noisy matrix: it costs no privacy."""
+"""The angles between two private signatures of one client, simulated from the noisy matrix: it costs no privacy."""
 
 from typing import Final
 
@@ -9,13 +9,13 @@ from pacfl.subspace.proximity import MEASURES, component_angles
 from pacfl.subspace.split_half import SPLITS, SplitHalfAngles
 
 Array = NDArray[np.float64]
-SEED: Final = 0  # any will do: what is drawn is not secret
+SEED: Final = 0  # any: what is drawn is not secret
 
 
-def noise_floor(moment: Array, sigma: float, rank: int) -> SplitHalfAngles:
-    """Angles between signatures of two samples like the client's, each with noise of its own: measure: (32,) degrees.
+def simulated_split_half_angles(moment: Array, sigma: float, rank: int) -> SplitHalfAngles:
+    """Angles between signatures of two samples of the client's distribution, each with its own noise: (32,) degrees.
 
-    moment (d, d), the noisy Σ x xᵀ of samples of length 1; sigma, the deviation of the noise on its diagonal.
+    moment (d, d), the noisy Σ x xᵀ of samples of length 1; sigma, the standard deviation of the noise on its diagonal.
 
     In the basis of its eigenvectors: sampling moves entry (a, b) of n second moments by √(n λa λb), as it does for
     normal samples, and the noise is the same in any basis.
@@ -25,8 +25,8 @@ def noise_floor(moment: Array, sigma: float, rank: int) -> SplitHalfAngles:
     d, rng = len(strengths), np.random.default_rng(SEED)
     sampling = np.sqrt(np.outer(strengths, strengths) / n)
     pairs = rng.standard_normal((SPLITS, 2, 2, d, d))
-    wobble = (pairs + pairs.swapaxes(-1, -2)) / 2  # variance 1 on and 1 / 2 off the diagonal
-    matrices = np.diag(strengths) + np.sqrt(2) * sampling * wobble[:, :, 0] + sigma * wobble[:, :, 1]
+    noise = (pairs + pairs.swapaxes(-1, -2)) / 2  # variance 1 on and 1 / 2 off the diagonal
+    matrices = np.diag(strengths) + np.sqrt(2) * sampling * noise[:, :, 0] + sigma * noise[:, :, 1]
     leading = np.linalg.eigh(matrices)[1][..., ::-1][..., :rank]
     overlaps = leading[:, 0].swapaxes(-1, -2) @ leading[:, 1]
     as_rows = overlaps.swapaxes(0, 1)[..., None]  # (p, 32, p, 1)
@@ -34,11 +34,11 @@ def noise_floor(moment: Array, sigma: float, rank: int) -> SplitHalfAngles:
 
 
 def without_noise(eigenvalues: Array, sigma: float) -> Array:
-    """Eigenvalues, descending, of the matrix before symmetric noise of diagonal variance sigma² came upon it.
+    """Eigenvalues, descending, of the matrix before symmetric noise of diagonal variance sigma² was added.
 
     An eigenvalue l > r of the clean matrix shows as l + r² / l with r² = d sigma² / 2, a smaller one is lost in the
-    half circle of the noise (Benaych-Georges and Nadakuditi, 2011). The lost ones share evenly what the trace has left,
-    for the trace is hardly touched by noise.
+    semicircle of the noise (Benaych-Georges and Nadakuditi, 2011). The lost ones share the rest of the trace evenly:
+    noise hardly changes the trace.
     """
     d = len(eigenvalues)
     r = sigma * np.sqrt(d / 2)
