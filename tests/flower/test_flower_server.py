@@ -97,7 +97,7 @@ def test_all_rounds_run_and_everybody_is_evaluated_at_the_end(tmp_path: Path) ->
     content = status.read(tmp_path / "f")
     assert content is not None
     assert (content["phase"], content["round"], content["last_error"]) == ("finished", 4, None)
-    assert [r["round"] for r in records(tmp_path / "f")] == [0, 1, 2, 3, 4]
+    assert [r["round"] for r in records(tmp_path / "f")] == [1, 2, 3, 4, 5]
     assert set(records(tmp_path / "f")[-1]["by_client"]) == {"received", "last_trained", "personal"}
     assert len(set(state_of(tmp_path / "f").cluster_of.values())) == 2
 
@@ -128,7 +128,7 @@ def test_a_server_that_is_killed_resumes_and_ends_with_the_same_result(name: str
     federate(FakeGrid(load, [n + 100 for n in NODES]), config(tmp_path / "killed", name))
     federate(FakeGrid(client_loader(lively(name), tmp_path / "other"), NODES), config(tmp_path / "whole", name))
     assert same(state_of(tmp_path / "killed"), state_of(tmp_path / "whole"))
-    assert [r["round"] for r in records(tmp_path / "killed")] == [0, 1, 2, 3, 4]
+    assert [r["round"] for r in records(tmp_path / "killed")] == [1, 2, 3, 4, 5]
     for a, b in zip(records(tmp_path / "killed"), records(tmp_path / "whole"), strict=True):
         assert {**a, "at": 0} == {**b, "at": 0}
 

@@ -67,9 +67,9 @@ def test_the_memory_of_clients_can_be_saved_and_restored(nodes: Simulation, name
     parts = (algorithm, model(), pool(), LEARNING, SEED)
     with nodes.connect(Setup(*parts)) as first:
         *_, interrupted = list(rounds(algorithm, first, algorithm.init_server(model()), plan[:2]))
-        memory, last = first.memory, first.last
+        memory, last = first.memory, first.last_trained
     with nodes.connect(Setup(*parts)) as second:
-        second.memory, second.last = memory, last
+        second.memory, second.last_trained = memory, last
         *_, end = rounds(algorithm, second, interrupted.state, plan, start=2)
     assert same(end.state, run_rounds(algorithm, schedule)[-1].state)
 
@@ -88,7 +88,7 @@ def test_more_clients_than_nodes_are_refused(nodes: Simulation) -> None:
 def test_simulated_clients_have_no_memory_before_they_train(nodes: Simulation) -> None:
     with nodes.connect(Setup(lively("scaffold"), model(), pool(), LEARNING, SEED)) as backend:
         assert isinstance(backend, Simulated)
-        assert backend.memory == backend.last == {}
+        assert backend.memory == backend.last_trained == {}
 
 
 # `pacfl run --backend flower`: the same results as without

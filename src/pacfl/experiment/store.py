@@ -142,13 +142,20 @@ def all_folders(runs: Path) -> list[RunFolder]:
     """Every stored run, oldest first; those of another format are left out with a warning."""
     found = [p.parent for p in runs.glob("*/run.json")] if runs.is_dir() else []
     folders = [RunFolder(path) for path in sorted(found, key=lambda p: ((p / "run.json").stat().st_mtime, p.name))]
-    other = [folder for folder in folders if (folder.content() or {}).get("format") != FORMAT]
+    other = [folder for folder in folders if _format(folder) != FORMAT]
     if other:
         log.warning(
             "%s: %d runs of another release of pacfl are left out, %s for one; run their experiments again",
             *(runs, len(other), other[0].path.name),
         )
     return [folder for folder in folders if folder not in other]
+
+
+def _format(folder: RunFolder) -> Any:
+    try:
+        return (folder.content() or {}).get("format")
+    except StoreError:
+        return FORMAT  # damaged: that is said where the settings are needed
 
 
 def data_digest(folder: RunFolder) -> str | None:

@@ -81,7 +81,7 @@ def test_a_server_killed_at_random_moments_ends_with_the_same_result(short_path:
         found = outcome(sites)
     finally:
         list(loopback.down(place))
-    assert [record["round"] for record in found[1]] == list(range(ROUNDS + 1))
+    assert [record["round"] for record in found[1]] == list(range(1, ROUNDS + 2))
     assert not [record["reply_failures"] for record in found[1] if record["reply_failures"]]
     assert found == expected
 
