@@ -52,10 +52,10 @@ def test_an_unknown_name_is_answered_by_the_nearest(name: str, meant: str) -> No
 
 
 def test_a_name_like_no_other_is_answered_by_all() -> None:
-    with pytest.raises(ValueError, match="solo") as told:
+    with pytest.raises(ValueError, match="solo") as error:
         build("xyzzy")
-    assert all(name in str(told.value) for name in ALGORITHMS)
-    assert "did you mean" not in str(told.value)
+    assert all(name in str(error.value) for name in ALGORITHMS)
+    assert "did you mean" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_an_algorithm_without_settings_says_so() -> None:
 )
 def test_settings_that_cannot_be_are_refused_when_an_algorithm_is_built(name: str, settings: dict[str, object]) -> None:
     """Not after the data were loaded, and not after hours of training."""
-    with pytest.raises((ValueError, TypeError)) as told:
+    with pytest.raises((ValueError, TypeError)) as error:
         build(name, **settings)
-    assert any(setting.replace("_", "") in str(told.value).replace("_", "") for setting in settings)
+    assert any(setting.replace("_", "") in str(error.value).replace("_", "") for setting in settings)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "error"),
     [
         (lambda: FedProx(mu=-1.0), "FedProx.mu must be a number of at least 0, got -1.0"),
         (lambda: IFCA(clusters=True), "IFCA.clusters must be an integer of at least 1, got True"),
@@ -121,8 +121,10 @@ def test_settings_that_cannot_be_are_refused_when_an_algorithm_is_built(name: st
         (lambda: PACFL(linkage="best"), "PACFL.linkage must be one of 'average', .*, got 'best'"),  # type: ignore[arg-type]
     ],
 )
-def test_a_refusal_names_the_setting_what_came_and_what_is_wanted(settings: Callable[[], Algorithm], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_refusal_names_the_setting_what_came_and_what_is_wanted(
+    settings: Callable[[], Algorithm], error: str
+) -> None:
+    with pytest.raises(ValueError, match=error):
         settings()
 
 

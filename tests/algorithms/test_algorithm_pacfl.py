@@ -24,11 +24,11 @@ TRUTH = np.repeat(np.arange(3), 4)
 
 def profiles(algorithm: PACFL) -> dict[int, Message]:
     """What everybody tells, which neither the linkage nor the threshold can change."""
-    return told(algorithm.rank, algorithm.measure)
+    return cached_profiles(algorithm.rank, algorithm.measure)
 
 
 @cache
-def told(rank: int, measure: Measure) -> dict[int, Message]:
+def cached_profiles(rank: int, measure: Measure) -> dict[int, Message]:
     clients = side(PACFL(rank=rank, measure=measure), THREE)
     return {c: clients.profile(0, c) for c in range(12)}
 
@@ -103,7 +103,7 @@ def test_every_measure_can_be_used(measure: Measure) -> None:
 @pytest.mark.parametrize("measure", MEASURES)
 def test_signatures_of_each_class_can_be_used(measure: Measure) -> None:
     """Clients that have three classes only: as many directions as of the whole, one of each class."""
-    few = tuple(replace(shard, train=shard.train[THREE.train.y[shard.train] >= 7]) for shard in THREE.client_indices)
+    few = tuple(replace(own, train=own.train[THREE.train.y[own.train] >= 7]) for own in THREE.client_indices)
     algorithm = PACFL(rank=1, clusters=3, measure=measure, per_class=True)
     clients = side(algorithm, replace(THREE, client_indices=few))
     own = {c: clients.profile(0, c) for c in range(12)}

@@ -24,8 +24,8 @@ INDEX = (DOCS / "algorithms" / "README.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_card_has_every_setting_with_its_default(name: str) -> None:
     card = (DOCS / "algorithms" / f"{name}.md").read_text(encoding="utf-8")
-    told = re.findall(r"^\| `(\w+)` \| `(.+?)` \|", card, flags=re.MULTILINE)
-    assert sorted(told) == sorted((f.name, repr(f.default)) for f in fields(ALGORITHMS[name]))
+    listed = re.findall(r"^\| `(\w+)` \| `(.+?)` \|", card, flags=re.MULTILINE)
+    assert sorted(listed) == sorted((f.name, repr(f.default)) for f in fields(ALGORITHMS[name]))
 
 
 def test_the_index_has_every_card() -> None:

@@ -238,7 +238,7 @@ def test_cfl_splits_by_cosine_and_maps_positions_back_to_clients() -> None:
     assert state.models[0].tolist() == state.models[1].tolist()
     camps = {frozenset(c for c in TWO_CAMPS if state.cluster_of[c] == k) for k in (0, 1)}
     assert camps == {frozenset({7, 9}), frozenset({3, 1})}
-    assert state.cluster_of[5] == 0, "who was not heard stays"
+    assert state.cluster_of[5] == 0, "a client without a reply stays"
 
 
 def test_the_camps_of_cfl_go_their_own_ways() -> None:

@@ -71,10 +71,10 @@ def test_a_folder_where_a_file_should_be(run: Run) -> None:
     refused(run, "train-images-idx3-ubyte", "data.name=fmnist")
 
 
-@pytest.mark.parametrize("kept", [0, 10, 1000])
-def test_a_truncated_file(run: Run, kept: int) -> None:
+@pytest.mark.parametrize("left", [0, 10, 1000])
+def test_a_truncated_file(run: Run, left: int) -> None:
     path = fashion(Path("data")) / "train-images-idx3-ubyte.gz"
-    path.write_bytes(path.read_bytes()[:kept])
+    path.write_bytes(path.read_bytes()[:left])
     refused(run, "train-images-idx3-ubyte.gz", "data.name=fmnist")
 
 

@@ -123,7 +123,7 @@ def test_curves_for_tensorboard_are_those_of_the_records(run: Run) -> None:
     from tensorboardX.proto.event_pb2 import Event
 
     words = ("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--tensorboard", "curves", "--json")
-    for _ in range(2):  # a second time nothing is played, and the curves are there again, once
+    for _ in range(2):  # a second time nothing is run, and the curves are there again, once
         first = json.loads(run(*words)[1].splitlines()[0])
         (path,) = Path("curves", first["hash"]).iterdir()
         content, at, curve = path.read_bytes(), 0, {}
@@ -236,7 +236,7 @@ def without_time(out: str) -> list[dict[str, Any]]:
 
 
 def test_two_processes_on_one_folder_do_not_spoil_it(run: Run) -> None:
-    """Whoever comes second is told so, or finds everything done; either way the results are those of one alone."""
+    """Whoever comes second gets an error, or finds everything done; either way the results are those of one alone."""
     expected = without_time(run("run", "experiment.toml", "--json", "--workers", 1, "--runs", "alone")[1])
     both = [started("--workers", 1, "--runs", "shared") for _ in range(2)]
     ends = [process.communicate(timeout=120) for process in both]
@@ -253,11 +253,11 @@ def test_two_processes_on_one_folder_do_not_spoil_it(run: Run) -> None:
 
 def test_what_a_process_left_that_was_killed_after_its_result_is_tidied(run: Run) -> None:
     words = ("run", "experiment.toml", "--json", "--workers", 1, "--set", "seeds=0")
-    told = run(*words)[1]
+    first = run(*words)[1]
     for folder in Path("runs").iterdir():
         (folder / "checkpoint").mkdir()
         (folder / "checkpoint-before.json").touch()
-    assert run(*words)[1] == told
+    assert run(*words)[1] == first
     assert not list(Path("runs").glob("*/checkpoint*"))
 
 
@@ -409,3 +409,27 @@ def test_a_mistyped_command_is_answered_once(run: Run) -> None:
     code, _, err = run("dmo")
     assert code == 2
     assert err.count("Did you mean 'demo'?") == 1
+
+
+WITHOUT_TORCH = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NoTorch())
+from pacfl.cli import main
+main()
+"""
+
+
+def test_stored_runs_are_listed_and_shown_without_torch(run: Run) -> None:
+    run("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", "algorithm=[{name='pacfl'}]")
+    env = {**os.environ, "PYTHONPATH": str(Path(pacfl.__file__).resolve().parents[1])}
+    for words in (("ls", "--json"), ("show", json.loads(run("ls", "--json")[1])["hash"], "--json")):
+        done = subprocess.run(
+            [sys.executable, "-c", WITHOUT_TORCH, *words], env=env, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, run(*words)[1]), done.stderr

@@ -59,14 +59,14 @@ def test_an_experiment_from_python_is_that_from_a_file(tmp_path: Path) -> None:
     (run,) = expand(
         {"seeds": [5], "data": data, "learning": learning, "schedule": plan, "algorithm": {"name": "scaffold"}}
     )
-    *expected, kept = resume(run, folder_of(run, tmp_path))
+    *expected, stored = resume(run, folder_of(run, tmp_path))
     dataset, parts = divide(run)
     *records, result = federate(
         dataset, parts, lambda: mlp((1, 8, 8), 10), Scaffold(), LocalTraining(epochs=1, lr=0.1), SCHEDULE, seed=5
     )
     assert records == expected
-    assert result == {key: value for key, value in kept.items() if key in result}
-    assert set(kept) - set(result) == {"hash", "algorithm", "seed", "seconds"}
+    assert result == {key: value for key, value in stored.items() if key in result}
+    assert set(stored) - set(result) == {"hash", "algorithm", "seed", "seconds"}
 
 
 def test_everybody_keeps_the_arrays_that_it_brought() -> None:

@@ -1,4 +1,4 @@
-"""What is told of runs beside what they keep, by hand and on runs of digits."""
+"""What is reported of runs beside their records, by hand and on runs of digits."""
 
 import csv
 import io
@@ -116,14 +116,14 @@ def test_newcomers_are_told_apart(tmp_path: Path) -> None:
 # Targets
 
 
-def judged(t: int, mean: float | None, sampled: tuple[int, ...] = (0,), sent: int = 125_000) -> dict[str, Any]:
+def evaluated(t: int, mean: float | None, sampled: tuple[int, ...] = (0,), sent: int = 125_000) -> dict[str, Any]:
     record: dict[str, Any] = {"round": t, "clients": 4, "sampled": sampled, "bytes_down": sent, "bytes_up": sent}
     return record if mean is None else {**record, "accuracy": {"received": {"mean": mean}}}
 
 
 def test_rounds_and_megabits_to_a_target_by_hand() -> None:
     """125,000 bytes each way are 2 megabits, of 4 clients: 0.5 each in a round. Seen at 0.7 after three rounds."""
-    records = [judged(0, 0.1), judged(1, None), judged(2, 0.7), judged(3, 0.6), judged(4, 0.9, (), 0)]
+    records = [evaluated(0, 0.1), evaluated(1, None), evaluated(2, 0.7), evaluated(3, 0.6), evaluated(4, 0.9, (), 0)]
     assert megabits_per_client(records[:1]) == 0.5
     assert to_target(records, 0.1) == {"received": {"rounds": 1, "megabits_per_client": 0.5}}
     assert to_target(records, 0.65) == {"received": {"rounds": 3, "megabits_per_client": 1.5}}

@@ -298,7 +298,7 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content: bytes) -> None
         read(tmp_path / "absent.toml")
 
 
-# Files without algorithms describe pictures and studies, which are made without playing a run
+# Files without algorithms describe pictures and studies, which are made without running anything
 EXPERIMENTS = [
     path
     for path in sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))

@@ -43,7 +43,7 @@ def one(**sections: Any) -> Run:
 
 
 def finished(run: Run, folder: RunFolder) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Records and result of a run that is played to its end, without the time that it took."""
+    """Records and result of a run that is run to its end, without the time that it took."""
     *_, result = resume(run, folder)
     assert result == folder.result()
     return folder.records(), {key: value for key, value in result.items() if key != "seconds"}
@@ -51,10 +51,10 @@ def finished(run: Run, folder: RunFolder) -> tuple[list[dict[str, Any]], dict[st
 
 def interrupted(run: Run, folder: RunFolder, after: int) -> None:
     """Play, and stop after some records."""
-    playing = resume(run, folder)
+    running = resume(run, folder)
     for _ in range(after):
-        next(playing)
-    playing.close()  # type: ignore[attr-defined]  # it is a generator
+        next(running)
+    running.close()  # type: ignore[attr-defined]  # it is a generator
     assert folder.result() is None
 
 
@@ -67,10 +67,10 @@ def test_runs_of_one_process_share_their_data_and_let_go_of_them() -> None:
     assert np.shares_memory(first.setup.pool.train.x, second.setup.pool.train.x)
     own = from_arrays(np.eye(6, dtype=np.float32), [0, 1] * 3, np.eye(6, dtype=np.float32), [0, 1] * 3)
     parts = partition(own, build_scheme({"kind": "iid"}), 2, np.random.default_rng(0))
-    kept = ref(prepare(own, parts).train.x)
-    assert kept() is not None
+    held = ref(prepare(own, parts).train.x)
+    assert held() is not None
     del own
-    assert kept() is None
+    assert held() is None
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a["name"])
@@ -158,17 +158,17 @@ for record in resume(run, folder, backend=LocalBackend(2)):
 """
     table = {**TABLE, "schedule": {**TABLE["schedule"], "rounds": 12}, "algorithm": {"name": "scaffold"}}
     command = [sys.executable, "-c", program, json.dumps(table), str(tmp_path / "broken")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as playing:
-        assert playing.stdout is not None
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
         for _ in range(4):
-            assert playing.stdout.readline().decode().strip() == run.hash
-        playing.kill()
-        playing.communicate(timeout=20)  # its output ends when its workers have ended too
+            assert running.stdout.readline().decode().strip() == run.hash
+        running.kill()
+        running.communicate(timeout=20)  # its output ends when its workers have ended too
     assert broken.result() is None
     assert len(broken.records()) >= 4
-    kept = RunFolder(broken.path).load_checkpoint()
-    assert kept is not None
-    assert kept["round"] >= 3
+    held = RunFolder(broken.path).load_checkpoint()
+    assert held is not None
+    assert held["round"] >= 3
     assert finished(run, broken) == expected
 
 
@@ -291,8 +291,8 @@ def test_samples_are_prepared_channels_first_and_raw_ones_are_left_alone(shape: 
 
 def test_spread_by_hand() -> None:
     """Of 0, 1, ..., 19: mean 9.5, variance (20² - 1) / 12 = 33.25, and the worst two of twenty have mean 0.5."""
-    told = spread([float(19 - c) for c in range(20)])
-    assert told == {"mean": 9.5, "std": pytest.approx(33.25**0.5), "worst_tenth": 0.5}
+    found = spread([float(19 - c) for c in range(20)])
+    assert found == {"mean": 9.5, "std": pytest.approx(33.25**0.5), "worst_tenth": 0.5}
     assert spread(range(20), "highest")["worst_tenth"] == 18.5
     assert spread([0.25]) == {"mean": 0.25, "std": 0.0, "worst_tenth": 0.25}
 

@@ -151,12 +151,12 @@ def test_a_line_that_a_crash_cut_short_does_not_count(folder: RunFolder, cut: in
     assert folder.records() == [{"round": t} for t in range(3)]
 
 
-@pytest.mark.parametrize("kept", [0, 1, 3, 9])
-def test_records_of_rounds_to_be_played_again_are_forgotten(folder: RunFolder, kept: int) -> None:
+@pytest.mark.parametrize("left", [0, 1, 3, 9])
+def test_records_of_rounds_to_be_run_again_are_dropped(folder: RunFolder, left: int) -> None:
     for t in range(3):
         folder.append({"round": t})
-    folder.truncate_records(kept)
-    assert folder.records() == [{"round": t} for t in range(min(kept, 3))]
+    folder.truncate_records(left)
+    assert folder.records() == [{"round": t} for t in range(min(left, 3))]
 
 
 def test_what_is_no_number_is_not_written(folder: RunFolder) -> None:
@@ -249,7 +249,7 @@ def test_a_damaged_array_is_a_damaged_checkpoint(folder: RunFolder, how: str) ->
 
 @pytest.mark.parametrize("how", HOWS)
 def test_what_was_damaged_once_is_written_again(folder: RunFolder, how: str) -> None:
-    """The round is played again, comes to the same array, and must not take the damaged file for it."""
+    """The round is run again, comes to the same array, and must not take the damaged file for it."""
     saved(folder, 3)
     damage(array_files(folder)[-1], how)
     again = RunFolder(folder.path)

@@ -75,13 +75,13 @@ def test_last_trained_is_the_training_in_the_last_round_the_client_was_in() -> N
 
 
 def test_lost_replies_are_remembered_by_the_client_that_gave_them() -> None:
-    """What a client trained is its own, whether or not the server heard of it."""
+    """What a client trained is its own, whether or not the server received of it."""
     lossy = Schedule(rounds=1, participation=1.0, client_dropout=1.0)
     first, end = run_rounds(LocalOnly(), lossy)
     for c in CLIENTS:
         assert end.scores["received"][c] == scored(task(c, 0).sgd(model().initial)[0], c)
-    heard, unheard = (run_rounds(LocalOnly(), schedule)[-1] for schedule in (ONE_ROUND, lossy))
-    assert same(heard.scores, unheard.scores)
+    received, lost = (run_rounds(LocalOnly(), schedule)[-1] for schedule in (ONE_ROUND, lossy))
+    assert same(received.scores, lost.scores)
     body = slice(0, model().tail(1).start)
     with local(LGFedAvg(shared_layers=1), model(), pool(), LEARNING, SEED) as backend:
         list(rounds(LGFedAvg(1), backend, LGFedAvg(1).init_server(model()), round_plans(lossy, 6, SEED)))
@@ -124,7 +124,7 @@ def test_what_a_model_was_seen_to_say_is_what_it_says() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
 def test_what_a_model_says_of_a_sample_does_not_depend_on_what_it_was_asked_before(n: int) -> None:
-    """To the bit: else scores depend on which worker judged whom, and on where a run was taken up again."""
+    """To the bit: else scores depend on which worker evaluated which client, and on where a run was taken up again."""
     engine, test = Eager(model()), pool().test
     rows = np.arange(60)
     once = PredictionCache(len(test.y)).predictions(rows, engine, model().initial, test)[1]
@@ -135,7 +135,7 @@ def test_what_a_model_says_of_a_sample_does_not_depend_on_what_it_was_asked_befo
 
 
 def test_models_are_distinguished_and_old_ones_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With room for two models in memory, five are judged in turn, and each by what it says itself."""
+    """With room for two models in memory, five are evaluated in turn, and each by what it says itself."""
     monkeypatch.setattr(client_side, "CACHED_MODELS", 2)
     clients = side(LocalOnly())
     vectors = [model().fresh(i) for i in range(5)]
@@ -148,10 +148,10 @@ def test_models_are_distinguished_and_old_ones_are_dropped(monkeypatch: pytest.M
 
 def test_a_client_without_test_samples_is_no_obstacle_to_the_others() -> None:
     """A partition leaves a client none if the test data lack its classes."""
-    shards = list(pool().client_indices)
-    shards[2] = ClientIndices(shards[2].train, np.empty(0, dtype=np.int64))
+    indices = list(pool().client_indices)
+    indices[2] = ClientIndices(indices[2].train, np.empty(0, dtype=np.int64))
     whole = run_rounds(FedAvg(), ONE_ROUND)[-1]
-    lacking = run_rounds(FedAvg(), ONE_ROUND, replace(pool(), client_indices=tuple(shards)))[-1]
+    lacking = run_rounds(FedAvg(), ONE_ROUND, replace(pool(), client_indices=tuple(indices)))[-1]
     for protocol, by in lacking.scores.items():
         for c, score in by.items():
             assert np.isfinite([score.accuracy, score.loss]).all()

@@ -76,14 +76,14 @@ def test_what_is_in_a_message_is_what_is_billed(name: str) -> None:
 def test_going_on_from_any_round_is_as_never_having_stopped(name: str) -> None:
     algorithm = lively(name)
     plan = list(round_plans(CHURN, len(pool().client_indices), SEED))
-    whole, kept = [], []
+    whole, saved = [], []
     with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
         for r in rounds(algorithm, backend, algorithm.init_server(model()), plan):
             whole.append(r)
-            kept.append((dict(backend.memory), dict(backend.last_trained)))
+            saved.append((dict(backend.memory), dict(backend.last_trained)))
     for k in (1, 3, 4, 5):
         with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
-            backend.memory, backend.last_trained = (dict(part) for part in kept[k - 1])
+            backend.memory, backend.last_trained = (dict(part) for part in saved[k - 1])
             rest = list(rounds(algorithm, backend, whole[k - 1].state, plan, start=k))
         assert [r.t for r in rest] == list(range(k, 6))
         assert same(rest, whole[k:])
@@ -115,9 +115,9 @@ class HardOfHearing(Recording):
         self.missed = missed
 
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
-        told = self.backend.profile(t, [c for c in clients if c not in self.missed])
+        profiles = self.backend.profile(t, [c for c in clients if c not in self.missed])
         self.missed -= set(clients)
-        return told
+        return profiles
 
     def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
         return self.backend.train(t, downloads, lost)

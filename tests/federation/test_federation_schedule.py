@@ -10,11 +10,11 @@ def plan(schedule: Schedule, seed: int = 0, n: int = N) -> list[RoundPlan]:
 
 
 def test_there_is_one_event_for_each_round_and_one_for_the_end() -> None:
-    *played, end = plan(Schedule(rounds=5, participation=0.5))
-    assert len(played) == 5
-    assert played[0].joining == tuple(range(N))
-    assert all(round_plan.joining == () for round_plan in played[1:])
-    assert all(round_plan.evaluated == () and round_plan.lost == frozenset() for round_plan in played)
+    *plans, end = plan(Schedule(rounds=5, participation=0.5))
+    assert len(plans) == 5
+    assert plans[0].joining == tuple(range(N))
+    assert all(round_plan.joining == () for round_plan in plans[1:])
+    assert all(round_plan.evaluated == () and round_plan.lost == frozenset() for round_plan in plans)
     assert end == RoundPlan(evaluated=tuple(range(N)), personal=True)
 
 
@@ -57,19 +57,19 @@ def test_replies_are_lost_as_often_as_asked_and_only_of_the_sampled() -> None:
 
 
 def test_judging_comes_when_due() -> None:
-    played = plan(Schedule(rounds=6, evaluate_every=2, personal_every=4))
-    assert [bool(round_plan.evaluated) for round_plan in played] == [False, True, False, True, False, True, True]
-    assert [round_plan.personal for round_plan in played] == [False, False, False, True, False, False, True]
+    plans = plan(Schedule(rounds=6, evaluate_every=2, personal_every=4))
+    assert [bool(round_plan.evaluated) for round_plan in plans] == [False, True, False, True, False, True, True]
+    assert [round_plan.personal for round_plan in plans] == [False, False, False, True, False, False, True]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_newcomers_are_not_seen_before_the_end_and_then_are_the_ones_judged(seed: int) -> None:
-    *played, end, after = plan(Schedule(rounds=6, participation=1.0, evaluate_every=1, newcomers=3, fine_tune=2), seed)
+    *plans, end, after = plan(Schedule(rounds=6, participation=1.0, evaluate_every=1, newcomers=3, fine_tune=2), seed)
     old = tuple(c for c in range(N) if c not in after.joining)
     assert len(old) == 9
-    for round_plan in played:
+    for round_plan in plans:
         assert round_plan.sampled == round_plan.evaluated == old
-    assert played[0].joining == old
+    assert plans[0].joining == old
     assert end == RoundPlan(evaluated=old, personal=True)
     assert after == RoundPlan(joining=after.joining, evaluated=after.joining, personal=True, fine_tune=2)
 
@@ -90,18 +90,18 @@ def test_joins_and_leaves_are_honoured() -> None:
         rounds=6, participation=1.0, evaluate_every=1, joins={0: (3,), 2: (1, 2), 4: (3,)}, leaves={2: (3,), 3: (0,)}
     )
     here = [(0, 3), (0, 3), (0, 1, 2), (1, 2), (1, 2, 3), (1, 2, 3)]
-    played = plan(schedule, n=4)
-    assert [round_plan.sampled for round_plan in played[:-1]] == here
-    assert [round_plan.evaluated for round_plan in played[:-1]] == here
-    assert [round_plan.joining for round_plan in played] == [(0, 3), (), (1, 2), (), (3,), (), ()]
-    assert played[-1].evaluated == (1, 2, 3)
+    plans = plan(schedule, n=4)
+    assert [round_plan.sampled for round_plan in plans[:-1]] == here
+    assert [round_plan.evaluated for round_plan in plans[:-1]] == here
+    assert [round_plan.joining for round_plan in plans] == [(0, 3), (), (1, 2), (), (3,), (), ()]
+    assert plans[-1].evaluated == (1, 2, 3)
 
 
 def test_a_founder_who_leaves_may_come_back() -> None:
-    played = plan(Schedule(rounds=5, participation=1.0, leaves={1: (2,)}, joins={3: (2,)}), n=3)
-    assert [round_plan.sampled for round_plan in played[:-1]] == [(0, 1, 2), (0, 1), (0, 1), (0, 1, 2), (0, 1, 2)]
-    assert played[0].joining == (0, 1, 2)
-    assert played[3].joining == (2,)
+    plans = plan(Schedule(rounds=5, participation=1.0, leaves={1: (2,)}, joins={3: (2,)}), n=3)
+    assert [round_plan.sampled for round_plan in plans[:-1]] == [(0, 1, 2), (0, 1), (0, 1), (0, 1, 2), (0, 1, 2)]
+    assert plans[0].joining == (0, 1, 2)
+    assert plans[3].joining == (2,)
 
 
 def test_only_those_present_are_sampled() -> None:
@@ -113,16 +113,16 @@ def test_only_those_present_are_sampled() -> None:
 
 
 def test_rounds_in_which_nobody_is_there_are_empty() -> None:
-    played = plan(Schedule(rounds=3, participation=0.5, evaluate_every=1, leaves={1: tuple(range(N))}))
-    assert played[1] == RoundPlan(gone=tuple(range(N)))
-    assert played[2] == RoundPlan()
-    assert played[3] == RoundPlan(personal=True)
+    plans = plan(Schedule(rounds=3, participation=0.5, evaluate_every=1, leaves={1: tuple(range(N))}))
+    assert plans[1] == RoundPlan(gone=tuple(range(N)))
+    assert plans[2] == RoundPlan()
+    assert plans[3] == RoundPlan(personal=True)
 
 
 def test_drifted_clients_are_profiled_anew_if_they_are_there() -> None:
-    played = plan(Schedule(rounds=4, leaves={1: (4,)}, reprofile={0: (1,), 2: (3, 4)}))
-    assert played[0].joining == tuple(range(N)), "founders are profiled once"
-    assert played[2].joining == (3,), "who is away has no data to profile"
+    plans = plan(Schedule(rounds=4, leaves={1: (4,)}, reprofile={0: (1,), 2: (3, 4)}))
+    assert plans[0].joining == tuple(range(N)), "founders are profiled once"
+    assert plans[2].joining == (3,), "who is away has no data to profile"
 
 
 def test_without_rounds_everybody_joins_and_is_judged() -> None:

@@ -52,8 +52,8 @@ def test_a_server_seems_silent_only_after_the_clock_was_set_forward(
     ahead: float, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By an hour since it last wrote, which it does after every round: then it is fresh again."""
-    told = {"phase": "running", "round": 1, "rounds": 9, "deadline": 5.0, "clients": {}, "at": time.time()}
-    (tmp_path / "status.json").write_text(json.dumps(told))
+    status = {"phase": "running", "round": 1, "rounds": 9, "deadline": 5.0, "clients": {}, "at": time.time()}
+    (tmp_path / "status.json").write_text(json.dumps(status))
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + ahead)
     done = CliRunner().invoke(app, ["status", str(tmp_path), "--json"])

@@ -27,7 +27,7 @@ class CFL(Algorithm):
     """Sattler and others (2021), Algorithm 2: a stationary cluster whose clients still disagree is split by cosine.
 
     Stationary: |Σ share_i Δ_i| < eps1. Disagreeing: max |Δ_i| > eps2. Two sides: √((1 - α_cross) / 2) > gamma.
-    The norms depend on model and learning rate: `update_norms` in the records tells what eps1 and eps2 compare with.
+    The norms depend on model and learning rate: `update_norms` in the records are what eps1 and eps2 are compared with.
     """
 
     eps1: NonNegative = 0.4
