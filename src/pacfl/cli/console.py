@@ -1,13 +1,11 @@
-"""What all commands share: where they print, and how they show progress."""
+"""What all commands share: the app, and where they print."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
 import typer.core
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,12 +50,3 @@ err = Console(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print a table for spreadsheets.")]
-
-
-@contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr, if it is a terminal and there is much to do."""
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal or total < 20) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda step: progress.advance(task, step)
