@@ -21,6 +21,7 @@ from pacfl.cli import display as shown_by
 from pacfl.cli.display import Progress
 from pacfl.experiment import run as pipeline
 from pacfl.files import LOCK
+from tests.without_torch import run_without_torch
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -411,25 +412,8 @@ def test_a_mistyped_command_is_answered_once(run: Run) -> None:
     assert err.count("Did you mean 'demo'?") == 1
 
 
-WITHOUT_TORCH = """
-import sys
-
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, NoTorch())
-from pacfl.cli import main
-main()
-"""
-
-
 def test_stored_runs_are_listed_and_shown_without_torch(run: Run) -> None:
     run("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", "algorithm=[{name='pacfl'}]")
-    env = {**os.environ, "PYTHONPATH": str(Path(pacfl.__file__).resolve().parents[1])}
     for words in (("ls", "--json"), ("show", json.loads(run("ls", "--json")[1])["hash"], "--json")):
-        done = subprocess.run(
-            [sys.executable, "-c", WITHOUT_TORCH, *words], env=env, capture_output=True, text=True, check=False
-        )
+        done = run_without_torch(*words)
         assert (done.returncode, done.stdout) == (0, run(*words)[1]), done.stderr

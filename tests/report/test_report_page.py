@@ -1,7 +1,5 @@
 import json
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from pacfl.report.page import embedded, page
 from pacfl.report.payload import packed, payload
 from tests.conftest import Run
 from tests.report.folders import write_federation, write_run, write_runs
+from tests.without_torch import run_without_torch
 
 EVIL = """</script><script>document.title='pwned'</script>"><img src=x onerror="document.title='pwned'">'{{7*7}}<!--"""
 
@@ -156,27 +155,12 @@ def test_the_command_shows_what_cluster_wrote(tmp_path: Path, monkeypatch: pytes
     assert "6 clients in 3 clusters" in Path("clusters.html").read_text(encoding="utf-8")
 
 
-WITHOUT_TORCH = """
-import sys
-from pacfl.cli import main
-
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, NoTorch())
-main()
-"""
-
-
 @pytest.mark.parametrize("what", ["runs", "federation"])
 def test_a_report_needs_no_torch(tmp_path: Path, what: str) -> None:
     if what == "runs":
         write_runs(tmp_path / what, ("solo", "pacfl"), seeds=(0, 1), n=6)
     else:
         write_federation(tmp_path / what, ["a", "b", "c"])
-    command = [sys.executable, "-c", WITHOUT_TORCH, "report", str(tmp_path / what), "-o", str(tmp_path / "report.html")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_without_torch("report", tmp_path / what, "-o", tmp_path / "report.html")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report.html").exists()

@@ -1,0 +1,29 @@
+"""The command line where torch is not installed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def run_without_torch(*words: object) -> "subprocess.CompletedProcess[str]":
+    """The command, run in a process of its own."""
+    import pacfl
+
+    env = {**os.environ, "PYTHONPATH": str(Path(pacfl.__file__).resolve().parents[1])}
+    command = [sys.executable, __file__, *map(str, words)]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+class NoTorch:
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:  # noqa: ARG002 - Python's form
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+if __name__ == "__main__":
+    sys.meta_path.insert(0, NoTorch())  # type: ignore[arg-type]
+    from pacfl.cli import main
+
+    main()
