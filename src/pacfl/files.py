@@ -38,10 +38,14 @@ def write_atomically(path: Path, content: bytes) -> int:
     return len(content)
 
 
-def remove_parts(folder: Path) -> None:
-    """Delete what processes that were killed while they wrote left behind. For the owner of the folder only."""
+def remove_parts(folder: Path, spare: str | None = None) -> None:
+    """Delete what processes that were killed while they wrote left behind. For the owner of the folder only.
+
+    spare: a file that others may be writing now.
+    """
     for part in folder.glob(".*.part"):
-        part.unlink(missing_ok=True)
+        if spare is None or not part.name.startswith(f".{spare}."):
+            part.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from writing import arrays, same, write_idx
 
 from pacfl.data import DATASETS, Remote, download, load, specs
 from pacfl.errors import DataError, MissingLibraryError
+from pacfl.files import LOCK
 
 DATA = arrays((28, 28))
 
@@ -81,7 +82,7 @@ def test_a_file_with_another_checksum_is_not_saved(
     publish(monkeypatch, (files[0], replace(files[1], md5="0" * 32), *files[2:]))
     with pytest.raises(DataError, match=rf"{files[1].url} could not be downloaded.*Nothing was saved"):
         download("mnist", tmp_path / "data")
-    assert [path.name for path in (tmp_path / "data/MNIST/raw").iterdir()] == ["train-images-idx3-ubyte.gz"]
+    assert {path.name for path in (tmp_path / "data/MNIST/raw").iterdir()} == {"train-images-idx3-ubyte.gz", LOCK}
 
 
 def test_an_interrupted_download_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +102,7 @@ def test_an_interrupted_download_leaves_nothing(tmp_path: Path, monkeypatch: pyt
         with pytest.raises(DataError, match="could not be downloaded"):
             download("mnist", tmp_path)
         thread.join()
-    assert list((tmp_path / "MNIST/raw").iterdir()) == []
+    assert [path.name for path in (tmp_path / "MNIST/raw").iterdir()] == [LOCK]
 
 
 def test_without_a_network_the_message_has_the_address_and_the_remedy(
@@ -113,7 +114,7 @@ def test_without_a_network_the_message_has_the_address_and_the_remedy(
     publish(monkeypatch, (Remote(f"http://127.0.0.1:{port}/file", "file", 1, "0" * 32),))
     with pytest.raises(DataError, match=rf"http://127.0.0.1:{port}/file could not be downloaded .*by hand"):
         download("mnist", tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [LOCK]
 
 
 def test_what_cannot_be_downloaded_is_refused_with_the_way_to_get_it(

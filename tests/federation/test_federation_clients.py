@@ -75,7 +75,7 @@ def test_last_trained_is_the_training_in_the_last_round_the_client_was_in() -> N
 
 
 def test_lost_replies_are_remembered_by_the_client_that_gave_them() -> None:
-    """What a client trained is its own, whether or not the server received of it."""
+    """What a client trained is its own, whether or not the server received it."""
     lossy = Schedule(rounds=1, participation=1.0, client_dropout=1.0)
     first, end = run_rounds(LocalOnly(), lossy)
     for c in CLIENTS:
@@ -86,7 +86,7 @@ def test_lost_replies_are_remembered_by_the_client_that_gave_them() -> None:
     with local(LGFedAvg(shared_layers=1), model(), pool(), LEARNING, SEED) as backend:
         list(rounds(LGFedAvg(1), backend, LGFedAvg(1).init_server(model()), round_plans(lossy, 6, SEED)))
         assert not np.array_equal(backend.memory[0]["body"], model().initial[body])
-    assert same(first.state.models, model().initial[None])
+    assert len(first.state.models) == 0, "no model is shared"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -173,7 +173,7 @@ def test_a_client_sees_its_own_samples_only() -> None:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_training_that_diverges_stops_the_run_with_its_client_and_round(workers: int) -> None:
     wild = LocalTraining(epochs=5, batch_size=8, lr=1e6, momentum=0.9, weight_decay=1.0)
-    with pytest.raises(DivergedError, match=r"client \d diverged in round 0"):
+    with pytest.raises(DivergedError, match=r"client \d diverged in round 1"):
         run_rounds(FedAvg(), ONE_ROUND, learning=wild, workers=workers)
 
 

@@ -281,5 +281,5 @@ def test_batch_statistics_are_allowed_and_leave_no_state(train: Samples) -> None
 
 def test_a_training_that_diverges_names_client_and_round(train: Samples) -> None:
     given = context(train, LocalTraining(epochs=20, batch_size=8, lr=1e6, momentum=0.9, weight_decay=1.0))
-    with pytest.raises(DivergedError, match=r"client 7 .* round 2 .* learning rate \(now 1000000\.0\)"):
+    with pytest.raises(DivergedError, match=r"client 7 .* round 3 .* learning rate \(now 1000000\.0\)"):
         given.sgd(given.model.initial)

@@ -14,6 +14,7 @@ import pytest
 
 from pacfl.data import DATASETS, Remote, download, specs
 from pacfl.errors import DataError
+from pacfl.files import LOCK
 
 pytest.importorskip("pooch", reason="downloading needs pooch")
 
@@ -69,7 +70,9 @@ def remote(server: Unsteady) -> Remote:
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """Content of every file but the lock."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.name != LOCK)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 @pytest.mark.parametrize("part", [0.0, 0.5, 0.999])

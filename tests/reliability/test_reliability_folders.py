@@ -74,7 +74,7 @@ def test_a_second_process_is_refused_and_the_first_continues(
     code, stderr = pacfl()
     assert code == 1
     assert f"{place / 'runs' / run.hash}: another process is working on this run; wait for it or stop it" in stderr
-    assert [record["round"] for record in first if "round" in record] == [1, 2]
+    assert [record["round"] for record in first if "round" in record] == [2, 3]
     list(run_as_command(run, place / "undisturbed"))
     assert files_of(run, place / "runs") == files_of(run, place / "undisturbed")
 

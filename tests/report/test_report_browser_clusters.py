@@ -199,7 +199,11 @@ def test_the_axes_of_a_run_number_the_clients_as_far_as_there_is_room(opened: Op
             "no",
             "The stated rate of false splits is not guaranteed here: more than 300 clients",
         ),
-        ({"guaranteed": False}, "no", "The stated rate of false splits is not guaranteed here: no reason is stored"),
+        (
+            {"guaranteed": False, "not_guaranteed_because": None},
+            "no",
+            "The stated rate of false splits is not guaranteed here: no reason is stored",
+        ),
     ],
 )
 def test_the_evidence_says_whether_it_is_guaranteed_and_why_not(

@@ -168,7 +168,7 @@ def owned(folder: RunFolder) -> Iterator[None]:
     """The folder for one process at a time."""
     try:
         with locked(folder.path, PATIENCE):
-            remove_parts(folder.path)
+            remove_parts(folder.path, spare="run.json")
             yield
     except Timeout:
         raise StoreError(f"{folder.path}: another process is working on this run; wait for it or stop it") from None

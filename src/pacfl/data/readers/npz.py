@@ -43,8 +43,8 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
         shapes = archive_shapes(path, ARRAYS)
     lacking = [array for array in ARRAYS if array not in shapes]
     if lacking:
-        raise DataError(f"{path}: lacks {', '.join(lacking)}; wanted the arrays {', '.join(ARRAYS)}")
+        raise DataError(f"{path}: lacks {', '.join(lacking)}; expected the arrays {', '.join(ARRAYS)}")
     single = [array for array, shape in shapes.items() if not shape]
     if single:
-        raise DataError(f"{path}: {', '.join(single)} is a single number; wanted one entry for each sample")
+        raise DataError(f"{path}: {', '.join(single)} is a single number; expected one entry for each sample")
     return shapes
