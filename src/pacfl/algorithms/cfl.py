@@ -18,7 +18,7 @@ class CFLState(State):
 
     updates: Mapping[ClientId, tuple[int, NDArray[np.float32]]] = field(default_factory=dict)
     rounds: int = 0
-    update_norms: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # cluster: of the mean, the largest
+    update_norms: tuple[tuple[int, float, float], ...] = ()  # cluster, norm of the mean update, largest norm
 
 
 @final
@@ -46,7 +46,7 @@ class CFL(Algorithm):
         if not uploads:
             return state
         fresh = {u.client: (u.size, u.content["w"] - state.models[state.cluster_of[u.client]]) for u in uploads}
-        state = replace(state, updates={**state.updates, **fresh}, rounds=state.rounds + 1, update_norms={})
+        state = replace(state, updates={**state.updates, **fresh}, rounds=state.rounds + 1, update_norms=())
         state = cluster_mean(state, uploads)
         for k in range(len(state.models)):
             state = self._split(state, k)
@@ -60,7 +60,7 @@ class CFL(Algorithm):
         updates = np.stack([state.updates[c][1] for c in members])
         norms = np.linalg.norm(updates, axis=1)
         of_mean = np.linalg.norm(sizes / sizes.sum() @ updates)
-        state = replace(state, update_norms={**state.update_norms, k: (float(of_mean), float(norms.max()))})
+        state = replace(state, update_norms=(*state.update_norms, (k, float(of_mean), float(norms.max()))))
         if state.rounds <= self.first_split or len(members) < 3:
             return state
         if not (of_mean < self.eps1 and norms.max() > self.eps2 and norms.min() > 0):

@@ -29,7 +29,7 @@ def record(finished: "Round", true_cluster: NDArray[np.intp] | None) -> dict[str
         **(clusters(cluster_of, true_cluster) if len(finished.state.models) else NO_CLUSTERS),
     }
     if norms := getattr(finished.state, "update_norms", None):  # what CFL's thresholds are compared with
-        stored["update_norms"] = {str(k): {"mean": mean, "largest": most} for k, (mean, most) in norms.items()}
+        stored["update_norms"] = {str(k): {"mean": mean, "largest": most} for k, mean, most in norms}
     if finished.scores:
         stored["accuracy"] = {p: spread([s.accuracy for s in by.values()]) for p, by in finished.scores.items()}
         stored["loss"] = {p: spread([s.loss for s in by.values()], "highest") for p, by in finished.scores.items()}
