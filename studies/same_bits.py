@@ -84,7 +84,6 @@ private-noise = "seeded"
 """
 ENGINES: Final = ("eager", "native")
 COMPARED: Final = (
-    "round",
     "clients",
     "sampled",
     "bytes_down",
