@@ -30,7 +30,8 @@ def results_table(results: list[dict[str, Any]], title: str) -> Table:
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     headings = ("algorithm", "seed", "k", "ARI", "received", "worst", "personal", "last-trained", "below", "Mb")
     for heading in headings:
-        table.add_column(heading, justify="left" if heading == "algorithm" else "right", no_wrap=heading != "algorithm")
+        first = heading == "algorithm"
+        table.add_column(heading, justify="left" if first else "right", no_wrap=not first, overflow="fold")
     for r in results:
         received, personal, last = (r["accuracy"].get(p) for p in PROTOCOLS)
         worst = "-" if received is None else f"{100 * received['worst_tenth']:.1f}"
