@@ -83,7 +83,7 @@ class ClientContext:
     key: tuple[int, int, int]  # seed, round, client
     pool_raw: NDArray[np.generic]  # training samples before normalisation, of this client or of all clients
     rows: NDArray[np.int64] | None = None  # which of these are its own, if not all
-    trained: list[Vector] = field(default_factory=list)  # by `sgd` so far
+    trained: list[Vector] = field(default_factory=list, compare=False)  # a log of what `sgd` trained
 
     @cached_property
     def raw(self) -> NDArray[np.generic]:
