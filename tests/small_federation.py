@@ -111,7 +111,7 @@ def same(a: Any, b: Any) -> bool:
             and a.tobytes() == b.tobytes()
         )
     if dataclasses.is_dataclass(a) and not isinstance(a, type):
-        names = [f.name for f in dataclasses.fields(a) if f.compare]
+        names = [f.name for f in dataclasses.fields(a)]
         return type(a) is type(b) and all(same(getattr(a, name), getattr(b, name)) for name in names)
     if isinstance(a, Mapping):
         return isinstance(b, Mapping) and list(a) == list(b) and all(same(a[key], b[key]) for key in a)

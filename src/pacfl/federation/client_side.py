@@ -70,10 +70,10 @@ class ClientSide:
         return self.algorithm.profile(self._context(t, client))
 
     def train(self, t: int, client: ClientId, down: Message, memory: Message) -> tuple[Message, Message, Vector | None]:
-        """Upload, memory, and the weights that the client trained last."""
-        context = self._context(t, client)
-        up, memory = self.algorithm.train(context, down, memory)
-        return up, memory, context.trained[-1] if context.trained else None
+        """Upload, memory, and the weights that the client trained."""
+        recorder = Recorder(self.engine)
+        up, memory = self.algorithm.train(self._context(t, client, recorder), down, memory)
+        return up, memory, recorder.last
 
     def evaluate(
         self,
@@ -131,11 +131,11 @@ class ClientSide:
             self._predictions.move_to_end(digest)
             return self._predictions[digest]
 
-    def _context(self, t: int, client: ClientId) -> ClientContext:
+    def _context(self, t: int, client: ClientId, engine: Engine | None = None) -> ClientContext:
         rows = self.pool.client_indices[client].train
         samples = SampleSubset(self.pool.train, rows)
         key = (self.seed, t, client)
-        return ClientContext(self.model, samples, self.learning, self.engine, key, self.pool.raw, rows)
+        return ClientContext(self.model, samples, self.learning, engine or self.engine, key, self.pool.raw, rows)
 
 
 class PredictionCache:
@@ -161,3 +161,26 @@ class PredictionCache:
             self._correct[part], self._losses[part] = correct[: len(part)], losses[: len(part)]
         self._computed[new] = True
         return self._correct[rows], self._losses[rows]
+
+
+class Recorder:
+    """An engine that remembers the last weights it trained."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Wrap an engine."""
+        self._engine = engine
+        self.batch_dependent = engine.batch_dependent
+        self.last: Vector | None = None
+
+    def sgd(self, *args: Any) -> Vector:
+        """Train, and remember."""
+        self.last = self._engine.sgd(*args)
+        return self.last
+
+    def gradient(self, w: Vector, samples: Samples) -> Vector:
+        """As the engine."""
+        return self._engine.gradient(w, samples)
+
+    def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+        """As the engine."""
+        return self._engine.losses(w, samples)

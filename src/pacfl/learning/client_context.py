@@ -1,6 +1,6 @@
 """What one client trains on and with, and the interface of engines."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -83,7 +83,6 @@ class ClientContext:
     key: tuple[int, int, int]  # seed, round, client
     pool_raw: NDArray[np.generic]  # training samples before normalisation, of this client or of all clients
     rows: NDArray[np.int64] | None = None  # which of these are its own, if not all
-    trained: list[Vector] = field(default_factory=list, compare=False)  # a log of what `sgd` trained
 
     @cached_property
     def raw(self) -> NDArray[np.generic]:
@@ -126,7 +125,6 @@ class ClientContext:
                 f"client {self.key[2]} diverged in round {self.key[1] + 1} (weights are not finite); "
                 f"lower the learning rate (now {self.learning.lr}) or the momentum (now {self.learning.momentum})"
             )
-        self.trained.append(trained)
         return trained, count_steps(self.n_samples, epochs, self.learning.batch_size)
 
     def gradient(self, w: Vector) -> Vector:
