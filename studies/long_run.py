@@ -45,8 +45,8 @@ def churning(rounds: int, algorithm: str) -> Run:
     here, away = list(range(40)), list(range(40, 60))
     joins: dict[str, list[int]] = {}
     leaves: dict[str, list[int]] = {}
-    for t in range(1, rounds):
-        i, j = (int(stream(0, "churn", t, k).integers(n)) for k, n in enumerate((len(here), len(away))))
+    for t in range(2, rounds + 1):
+        i, j = (int(stream(0, "churn", t - 1, k).integers(n)) for k, n in enumerate((len(here), len(away))))
         leaves[str(t)], joins[str(t)] = [here[i]], [away[j]]
         here[i], away[j] = away[j], here[i]
     scheme = {"kind": "by-set", "counts": [15, 15, 15, 15], "size": 60}
@@ -63,8 +63,8 @@ def crowd(n: int, algorithm: str, folder: Path) -> Run:
     np.savez(folder / "crowd.npz", x_train=x_train, y_train=y_train, x_test=source.x_test, y_test=source.y_test)
     rounds = (n - PRESENT) // COMING
     cohorts = [list(range(COMING * t, COMING * (t + 1))) for t in range(n // COMING)]
-    leaves = {str(t): cohorts[t - 1] for t in range(1, rounds + 1)}
-    joins = {str(t): cohorts[t - 1 + PRESENT // COMING] for t in range(1, rounds + 1)}
+    leaves = {str(t + 1): cohorts[t - 1] for t in range(1, rounds + 1)}
+    joins = {str(t + 1): cohorts[t - 1 + PRESENT // COMING] for t in range(1, rounds + 1)}
     schedule = {"rounds": rounds + 1, "participation": 0.1, "evaluate-every": 100, "joins": joins, "leaves": leaves}
     return _run({"name": "crowd", "clients": n, "scheme": {"kind": "label-skew", "share": 0.1}}, schedule, algorithm)
 

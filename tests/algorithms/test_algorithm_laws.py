@@ -161,8 +161,8 @@ def test_a_federation_that_everybody_leaves_goes_on_when_they_are_back(name: str
         rounds=5,
         participation=0.5,
         evaluate_every=1,
-        joins={0: tuple(CLIENTS), 3: (4, 1), 4: (0, 2, 3, 5)},
-        leaves={1: tuple(CLIENTS)},
+        joins={1: tuple(CLIENTS), 4: (4, 1), 5: (0, 2, 3, 5)},
+        leaves={2: tuple(CLIENTS)},
     )
     run = run_rounds(lively(name), schedule)
     assert [len(r.plan.sampled) for r in run] == [3, 0, 0, 1, 3, 0]
@@ -229,7 +229,7 @@ def test_a_round_without_local_epochs_teaches_nothing(name: str) -> None:
 
 def test_the_control_of_scaffold_is_the_mean_of_all_clients_controls() -> None:
     """Of those who took part, who did not, who came later and who left, as long as no reply is lost."""
-    schedule = Schedule(rounds=6, participation=0.5, joins={2: (1,), 4: (3, 5)}, leaves={3: (0,)})
+    schedule = Schedule(rounds=6, participation=0.5, joins={3: (1,), 5: (3, 5)}, leaves={4: (0,)})
     scaffold = lively("scaffold")
     seen: set[int] = set()
     with local(scaffold, model(), pool(), LEARNING, SEED) as backend:

@@ -181,7 +181,7 @@ def test_newcomers_after_the_last_round_are_judged_by_their_clusters_model() -> 
 @st.composite
 def comings_and_goings(draw: st.DrawFn) -> Schedule:
     """A plan in which anybody comes late, goes, comes back, or drifts."""
-    at = st.dictionaries(st.integers(0, 5), st.lists(st.integers(0, 11), max_size=4, unique=True).map(tuple))
+    at = st.dictionaries(st.integers(1, 6), st.lists(st.integers(0, 11), max_size=4, unique=True).map(tuple))
     joins, leaves, reprofile = draw(at), draw(at), draw(at)
     leaves = {t: tuple(c for c in clients if c not in joins.get(t, ())) for t, clients in leaves.items()}
     named = {c for plan in (joins, leaves, reprofile) for clients in plan.values() for c in clients}

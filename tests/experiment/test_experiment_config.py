@@ -199,12 +199,12 @@ def test_either_spelling_is_the_same_run() -> None:
 def test_joins_leaves_and_drifts_can_be_written_down(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text(
-        TOML + '\n[schedule.joins]\n2 = [3, 4]\n\n[schedule.leaves]\n1 = [0]\n\n[schedule.reprofile]\n"0" = [1]\n'
+        TOML + '\n[schedule.joins]\n2 = [3, 4]\n\n[schedule.leaves]\n1 = [0]\n\n[schedule.reprofile]\n"5" = [1]\n'
     )
     schedule = read(path)[0].schedule
     assert schedule.joins == {2: (3, 4)}
     assert schedule.leaves == {1: (0,)}
-    assert schedule.reprofile == {0: (1,)}
+    assert schedule.reprofile == {5: (1,)}
 
 
 @pytest.mark.parametrize(

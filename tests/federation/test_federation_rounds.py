@@ -18,9 +18,9 @@ CHURN = Schedule(
     evaluate_every=1,
     personal_every=2,
     client_dropout=0.2,
-    joins={0: (2,), 2: (5,), 4: (2,)},
-    leaves={3: (2, 0)},
-    reprofile={4: (1,)},
+    joins={1: (2,), 3: (5,), 5: (2,)},
+    leaves={4: (2, 0)},
+    reprofile={5: (1,)},
 )
 
 

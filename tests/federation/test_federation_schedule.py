@@ -80,14 +80,14 @@ def test_newcomers_are_drawn_by_the_seed() -> None:
 
 
 def test_who_is_named_in_the_plan_is_no_newcomer() -> None:
-    schedule = Schedule(rounds=3, newcomers=4, joins={1: (0, 1, 2)}, leaves={2: (3, 4)}, reprofile={1: (5, 6)})
+    schedule = Schedule(rounds=3, newcomers=4, joins={2: (0, 1, 2)}, leaves={3: (3, 4)}, reprofile={2: (5, 6)})
     for seed in range(5):
         assert set(plan(schedule, seed)[-1].joining) < set(range(7, N))
 
 
 def test_joins_and_leaves_are_honoured() -> None:
     schedule = Schedule(
-        rounds=6, participation=1.0, evaluate_every=1, joins={0: (3,), 2: (1, 2), 4: (3,)}, leaves={2: (3,), 3: (0,)}
+        rounds=6, participation=1.0, evaluate_every=1, joins={1: (3,), 3: (1, 2), 5: (3,)}, leaves={3: (3,), 4: (0,)}
     )
     here = [(0, 3), (0, 3), (0, 1, 2), (1, 2), (1, 2, 3), (1, 2, 3)]
     plans = plan(schedule, n=4)
@@ -98,14 +98,14 @@ def test_joins_and_leaves_are_honoured() -> None:
 
 
 def test_a_founder_who_leaves_may_come_back() -> None:
-    plans = plan(Schedule(rounds=5, participation=1.0, leaves={1: (2,)}, joins={3: (2,)}), n=3)
+    plans = plan(Schedule(rounds=5, participation=1.0, leaves={2: (2,)}, joins={4: (2,)}), n=3)
     assert [round_plan.sampled for round_plan in plans[:-1]] == [(0, 1, 2), (0, 1), (0, 1), (0, 1, 2), (0, 1, 2)]
     assert plans[0].joining == (0, 1, 2)
     assert plans[3].joining == (2,)
 
 
 def test_only_those_present_are_sampled() -> None:
-    schedule = Schedule(rounds=30, participation=0.4, joins={10: (5, 6)}, leaves={20: (0, 1, 2)})
+    schedule = Schedule(rounds=30, participation=0.4, joins={11: (5, 6)}, leaves={21: (0, 1, 2)})
     for t, round_plan in enumerate(plan(schedule)[:-1]):
         away = {0, 1, 2} if t >= 20 else {5, 6} if t < 10 else set()
         assert not away & set(round_plan.sampled)
@@ -113,19 +113,19 @@ def test_only_those_present_are_sampled() -> None:
 
 
 def test_rounds_in_which_nobody_is_there_are_empty() -> None:
-    plans = plan(Schedule(rounds=3, participation=0.5, evaluate_every=1, leaves={1: tuple(range(N))}))
+    plans = plan(Schedule(rounds=3, participation=0.5, evaluate_every=1, leaves={2: tuple(range(N))}))
     assert plans[1] == RoundPlan(gone=tuple(range(N)))
     assert plans[2] == RoundPlan()
     assert plans[3] == RoundPlan(personal=True)
 
 
 def test_drifted_clients_are_profiled_anew_if_they_are_there() -> None:
-    plans = plan(Schedule(rounds=4, leaves={1: (4,)}, reprofile={0: (1,), 2: (3, 4)}))
+    plans = plan(Schedule(rounds=4, leaves={2: (4,)}, reprofile={1: (1,), 3: (3, 4)}))
     assert plans[0].joining == tuple(range(N)), "founders are profiled once"
     assert plans[2].joining == (3,), "who is away has no data to profile"
 
 
-def test_without_rounds_everybody_joins_and_is_judged() -> None:
+def test_without_rounds_everybody_joins_and_is_evaluated() -> None:
     assert plan(Schedule(rounds=0)) == [RoundPlan(joining=tuple(range(N)), evaluated=tuple(range(N)), personal=True)]
     end, after = plan(Schedule(rounds=0, newcomers=2))
     assert {*end.joining, *after.joining} == set(range(N))
@@ -159,7 +159,7 @@ def test_newcomers_must_leave_somebody_to_federate() -> None:
     with pytest.raises(ValueError, match="leave no client to train"):
         plan(Schedule(newcomers=N))
     with pytest.raises(ValueError, match="6 newcomers of 12 clients, 7 of them named"):
-        plan(Schedule(newcomers=6, leaves={1: tuple(range(7))}))
+        plan(Schedule(newcomers=6, leaves={2: tuple(range(7))}))
 
 
 @pytest.mark.parametrize("kind", ["joins", "leaves", "reprofile"])
@@ -169,10 +169,10 @@ def test_clients_that_do_not_exist_are_refused(kind: str) -> None:
 
 
 def test_a_round_before_the_first_is_refused() -> None:
-    with pytest.raises(ValueError, match="joins names client 3 in round -1"):
-        plan(Schedule(rounds=3, joins={-1: (3,)}))
+    with pytest.raises(ValueError, match="joins names client 3 in round 0; .* rounds count from 1"):
+        plan(Schedule(rounds=3, joins={0: (3,)}))
 
 
 def test_nobody_comes_and_goes_in_the_same_round() -> None:
-    with pytest.raises(ValueError, match=r"joins and .*leaves both name client 4 in round 2"):
-        Schedule(joins={2: (5, 4)}, leaves={2: (4,)})
+    with pytest.raises(ValueError, match=r"joins and .*leaves both name client 4 in round 3"):
+        Schedule(joins={3: (5, 4)}, leaves={3: (4,)})

@@ -33,7 +33,7 @@ lr = 0.1
 [schedule]
 rounds = 3
 participation = 0.5
-joins = { 1 = [3] }
+joins = { 2 = [3] }
 
 [[algorithm]]
 name = ["fedavg", "fedprox"]
@@ -48,7 +48,7 @@ TABLE: dict[str, Any] = {
     "data": {"name": "digits", "clients": 5, "scheme": {"kind": "dirichlet", "alpha": 0.5}, "sets": ["a"]},
     "model": {"name": "mlp"},
     "learning": {"epochs": 1, "batch_size": 5, "lr": 0.1, "momentum": 0.5},
-    "schedule": {"rounds": 2, "participation": 0.5, "joins": {"1": [2]}, "leaves": {}},
+    "schedule": {"rounds": 2, "participation": 0.5, "joins": {"2": [2]}, "leaves": {}},
     "algorithm": [{"name": "pacfl", "rank": 2, "threshold": "auto", "learning": {"lr": 0.2}}],
 }
 

@@ -136,6 +136,6 @@ def test_fednova_differs_where_clients_take_different_numbers_of_steps() -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_number_of_workers_changes_nothing(name: str) -> None:
-    schedule = Schedule(rounds=2, participation=0.7, evaluate_every=2, reprofile={1: (1,)})
+    schedule = Schedule(rounds=2, participation=0.7, evaluate_every=2, reprofile={2: (1,)})
     one, two = (run_rounds(lively(name), schedule, workers=workers) for workers in (1, 2))
     assert same(one, two)

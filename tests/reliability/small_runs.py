@@ -15,7 +15,7 @@ TABLE: dict[str, Any] = {
     "data": {"name": "digits", "clients": 2, "scheme": {"kind": "by-set", "counts": [1, 1, 0, 0], "size": 20}},
     "model": {"name": "logistic"},
     "learning": {"epochs": 1, "lr": 0.05},
-    "schedule": {"rounds": 2, "participation": 0.5, "joins": {"1": [1]}},
+    "schedule": {"rounds": 2, "participation": 0.5, "joins": {"2": [1]}},
 }
 
 

@@ -57,7 +57,7 @@ def test_a_round_costs_as_much_as_the_clients_present(tmp_path: Path, monkeypatc
 
 # Forgetting
 
-GONE = Schedule(rounds=4, participation=1.0, leaves={2: (1, 4)})
+GONE = Schedule(rounds=4, participation=1.0, leaves={3: (1, 4)})
 
 
 def run_rounds(name: str, schedule: Schedule) -> Iterator[tuple[Round, LocalClients]]:
@@ -92,14 +92,14 @@ def test_forgetting_changes_no_state_in_place(name: str) -> None:
 
 
 def test_only_clients_that_do_not_return_have_left_for_good() -> None:
-    schedule = Schedule(rounds=9, leaves={1: (0, 1), 5: (0, 2), 7: (3,)}, joins={3: (0,), 6: (4,), 8: (3,)})
+    schedule = Schedule(rounds=9, leaves={2: (0, 1), 6: (0, 2), 8: (3,)}, joins={4: (0,), 7: (4,), 9: (3,)})
     gone = {t: round_plan.gone for t, round_plan in enumerate(round_plans(schedule, 6, SEED)) if round_plan.gone}
     assert gone == {1: (1,), 5: (0, 2)}
 
 
 def test_a_returning_client_has_its_memory() -> None:
     """SCAFFOLD's clients have a memory: one that was away continues from its own control variate."""
-    away = Schedule(rounds=5, participation=1.0, leaves={2: (1,)}, joins={4: (1,)})
+    away = Schedule(rounds=5, participation=1.0, leaves={3: (1,)}, joins={5: (1,)})
     control = {one.t: backend.memory[1]["c"].copy() for one, backend in run_rounds("scaffold", away)}
     assert same(control[1], control[3])
     assert not same(control[3], control[4])
@@ -107,7 +107,7 @@ def test_a_returning_client_has_its_memory() -> None:
 
 def test_a_newcomer_joins_the_cluster_that_all_members_left() -> None:
     """Clients 0, 1 and 2 are of one domain, 3, 4 and 5 of the other; 3 joins after 4 and 5 have left for good."""
-    schedule = Schedule(rounds=5, participation=1.0, leaves={2: (4, 5)}, joins={4: (3,)})
+    schedule = Schedule(rounds=5, participation=1.0, leaves={3: (4, 5)}, joins={5: (3,)})
     states = [one.state for one, _ in run_rounds("pacfl", schedule)]
     row = states[1].cluster_of[4]
     assert row == states[1].cluster_of[5] != states[1].cluster_of[0]

@@ -26,7 +26,7 @@ class RoundPlan:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Rounds and who takes part in them. All randomness is addressed by the seed and the round."""
+    """Rounds, counted from 1, and who takes part in them. All randomness is addressed by the seed and the round."""
 
     rounds: NonNegativeInt = 50
     participation: PositiveShare = 0.1  # of the clients present
@@ -55,15 +55,15 @@ def round_plans(schedule: Schedule, n_clients: int, seed: int) -> Iterator[Round
     last_join = {c: t for t in sorted(schedule.joins) for c in schedule.joins[t]}
     present: set[ClientId] = set()
     for t in range(schedule.rounds):
-        came = (*(founders if t == 0 else ()), *schedule.joins.get(t, ()))
-        leaving = schedule.leaves.get(t, ())
-        gone = tuple(c for c in leaving if c in present and last_join.get(c, 0) < t)
+        joins, leaving, drifted = (plan.get(t + 1, ()) for plan in (schedule.joins, schedule.leaves, schedule.reprofile))
+        came = (*(founders if t == 0 else ()), *joins)
+        gone = tuple(c for c in leaving if c in present and last_join.get(c, 0) < t + 1)
         present = (present | set(came)) - set(leaving)
         sampled = _sampled(sorted(present), schedule.participation, seed, t)
         draws = stream(seed, "loss", t).random(n_clients)
         yield RoundPlan(
             gone=gone,
-            joining=(*came, *(c for c in schedule.reprofile.get(t, ()) if c in present and c not in came)),
+            joining=(*came, *(c for c in drifted if c in present and c not in came)),
             sampled=sampled,
             lost=frozenset(c for c in sampled if draws[c] < schedule.client_dropout),
             evaluated=tuple(sorted(present)) if _due(schedule.evaluate_every, t) else (),
@@ -79,10 +79,10 @@ def _check_clients(schedule: Schedule, n_clients: int) -> None:
     for name in ("joins", "leaves", "reprofile"):
         for t, clients in getattr(schedule, name).items():
             for c in clients:
-                if t < 0 or not 0 <= c < n_clients:
+                if t < 1 or not 0 <= c < n_clients:
                     raise ConfigError(
                         f"Schedule.{name} names client {c} in round {t}; clients are 0 to {n_clients - 1} "
-                        f"({n_clients} in all), rounds count from 0"
+                        f"({n_clients} in all), rounds count from 1"
                     )
 
 
