@@ -20,7 +20,7 @@ from benchmarks import training_peers as peers
 from benchmarks.timing import CORES, Times, busy, interleaved, rates, spread
 from benchmarks.training_runs import published, whole_run
 from benchmarks.training_work import LEARNING, NETS, Net, clients, flops
-from pacfl.learning.client_context import Engine, LocalTraining
+from pacfl.learning.client_context import Engine, GradientTerms, LocalTraining
 from pacfl.learning.eager import Eager
 from pacfl.learning.engines import build_engine
 
@@ -95,7 +95,7 @@ def evaluation(args: argparse.Namespace) -> None:
         tasks = {
             "DataLoader, eager, batch 32": eager,
             "our native engine": lambda: list(
-                threads.map(lambda _: native.losses(model.initial, pool.test), range(args.models))
+                threads.map(lambda _: native.evaluate(model.initial, pool.test), range(args.models))
             ),
         }
         times = interleaved(tasks, args.repeats)
@@ -143,17 +143,14 @@ def _apart(both: list[Engine], net: Net, kind: str, seed: int, learning: LocalTr
         samples = clients(net, 1, 100, seed=seed).train
         w = net.model().initial
         some = rng.normal(scale=0.01, size=w.shape).astype(np.float32)
-        prox, gradient_correction = (
-            ((0.1, w + some) if kind == "prox" else None),
-            (some if kind == "gradient_correction" else None),
+        terms = GradientTerms(
+            prox=(0.1, w + some) if kind == "prox" else None,
+            gradient_correction=some if kind == "gradient_correction" else None,
+            inner_step=0.01 if kind == "inner_step" else None,
         )
-        inner_step = 0.01 if kind == "inner_step" else None
         order = np.stack([rng.permutation(100) for _ in range(5)])
         starts = (w, w + 1e-6 * some if "away" in kind else w)
-        one, other = (
-            e.sgd(start, samples, order, learning, prox, gradient_correction, inner_step, 0)
-            for e, start in zip(both, starts, strict=True)
-        )
+        one, other = (e.sgd(start, samples, order, learning, terms) for e, start in zip(both, starts, strict=True))
         return float(np.abs(one - other).max())
 
 

@@ -15,6 +15,7 @@ LAYERS = (
     "files",  # how a file is written: the standard library and nothing else
     "npz",  # headers of arrays, checked for whoever reads them
     "settings",
+    "plugins",
     "subspace",
     "privacy",
     "signatures",

@@ -18,6 +18,8 @@ from pacfl.settings import (
     ShareBelowOne,
     build,
     check,
+    content,
+    later,
     suggestion,
 )
 
@@ -112,3 +114,18 @@ def test_a_hyper_parameter_under_its_old_name_is_refused_with_the_new_one(name: 
 def test_a_suggestion_names_the_nearest_word_and_all() -> None:
     assert suggestion("pacfk", ["fedavg", "pacfl"]) == " (did you mean 'pacfl'?); there are fedavg, pacfl"
     assert suggestion("x", []) == "; there are none"
+
+
+@dataclass(frozen=True)
+class Grown:
+    first: int = 1
+    added: str = later("as before")
+    nested: Example = field(default_factory=lambda: Example(1))
+    maybe: float | None = later(None)
+
+
+def test_a_setting_that_came_later_is_left_out_while_it_has_its_default() -> None:
+    """So that results stored without it are found again."""
+    assert content(Grown()).keys() == {"first", "nested"}
+    assert content(Grown(added="x", maybe=0.0)) == {**content(Grown()), "added": "x", "maybe": 0.0}
+    assert content(Grown())["nested"]["rates"] == []

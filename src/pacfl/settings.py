@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -54,11 +54,29 @@ RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
+_LATER: Final = "later"  # in the metadata of a field
+
+
+def later(default: Any) -> Any:
+    """A setting that results were stored without: at its default it is left out of the content of a run."""
+    return field(default=default, metadata={_LATER: True})
+
+
+def content(settings: Any) -> Any:
+    """Settings as plain values, for the content of a run."""
+    if is_dataclass(settings):
+        stored = [f for f in fields(settings) if _LATER not in f.metadata or getattr(settings, f.name) != f.default]
+        return {f.name: content(getattr(settings, f.name)) for f in stored}
+    if isinstance(settings, Mapping):
+        return {key: content(value) for key, value in settings.items()}
+    return [content(value) for value in settings] if isinstance(settings, tuple | list) else settings
+
+
 def check(settings: Any) -> None:
     """Refuse the first field of a dataclass that is not what its annotation says."""
     hints = get_type_hints(type(settings), include_extras=True)
-    for name in (field.name for field in fields(settings)):
-        check_value(f"{type(settings).__name__}.{name}", getattr(settings, name), hints[name])
+    for f in fields(settings):
+        check_value(f"{type(settings).__name__}.{f.name}", getattr(settings, f.name), hints[f.name])
 
 
 def check_value(name: str, value: Any, hint: Any) -> None:
@@ -76,7 +94,7 @@ def build(kind: type[Settings], table: object, section: str, where: str = "") ->
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where} must be a table, got {table!r}")
     hints = get_type_hints(kind, include_extras=True)
-    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     values = {}
     for key, value in table.items():
         name = key.replace("-", "_")

@@ -34,8 +34,9 @@ def task(client: int, t: int) -> ClientContext:
 
 def scored(w: Vector, client: int) -> Score:
     """Accuracy and loss on a client's test samples, with nothing remembered."""
-    right, losses = Eager(model()).losses(w, samples_of(client, "test"))
-    return Score(float(right.mean()), float(losses.mean(dtype=np.float64)))
+    test = samples_of(client, "test")
+    logits, losses = Eager(model()).evaluate(w, test)
+    return Score(float((logits.argmax(1) == test.y).mean()), float(losses.mean(dtype=np.float64)))
 
 
 @pytest.fixture(autouse=True)
@@ -113,12 +114,12 @@ def test_what_a_model_was_seen_to_say_is_what_it_says() -> None:
     """Samples are asked for in overlapping parts, one of them twice."""
     engine, test = Eager(model()), pool().test
     w = model().initial
-    right, losses = engine.losses(w, test)
+    logits, losses = engine.evaluate(w, test)
     cache = PredictionCache(len(test.y))
     parts = [np.arange(100), np.arange(50, 150), np.arange(100), np.array([149, 3, 151, 3]), np.arange(len(test.y))]
     for rows in parts:
-        seen_right, seen_losses = cache.predictions(rows, engine, w, test)
-        assert seen_right.tolist() == right[rows].tolist()
+        seen, seen_losses = cache.predictions(rows, engine, w, test)
+        np.testing.assert_allclose(seen, logits[rows], rtol=0, atol=1e-6)
         np.testing.assert_allclose(seen_losses, losses[rows], rtol=0, atol=1e-6)
 
 

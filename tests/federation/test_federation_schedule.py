@@ -169,7 +169,7 @@ def test_clients_that_do_not_exist_are_refused(kind: str) -> None:
 
 
 def test_a_round_before_the_first_is_refused() -> None:
-    with pytest.raises(ValueError, match="joins names client 3 in round 0; .* rounds count from 1"):
+    with pytest.raises(ValueError, match=r"joins names client 3 in round 0; .* rounds count from 1"):
         plan(Schedule(rounds=3, joins={0: (3,)}))
 
 

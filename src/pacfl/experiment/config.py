@@ -6,11 +6,11 @@ import json
 import math
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pacfl import algorithms
+from pacfl import algorithms, settings
 from pacfl.data import build_scheme
 from pacfl.errors import ConfigError
 from pacfl.experiment.store import FORMAT
@@ -78,7 +78,7 @@ class Run:
 
     def content(self) -> dict[str, Any]:
         """Everything that decides the result, as plain values."""
-        content: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True))
+        content: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **settings.content(self)}, sort_keys=True))
         return content
 
     @property

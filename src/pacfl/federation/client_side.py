@@ -112,7 +112,8 @@ class ClientSide:
 
     def _evaluate(self, digest: bytes, w: Vector, t: int, client: ClientId) -> Score:
         rows = self.pool.client_indices[client].test
-        correct, losses = self._cache(digest).predictions(rows, self.engine, w, self.pool.test)
+        outputs, losses = self._cache(digest).predictions(rows, self.engine, w, self.pool.test)
+        correct = outputs.argmax(axis=1) == self.pool.test.y[rows]
         loss = float(losses.mean(dtype=np.float64))
         if not np.isfinite(loss):
             raise DivergedError(
@@ -144,23 +145,26 @@ class PredictionCache:
     def __init__(self, n: int) -> None:
         """Nothing yet."""
         self._computed = np.zeros(n, dtype=bool)
-        self._correct = np.zeros(n, dtype=bool)
+        self._outputs: NDArray[np.float32] | None = None  # (n, outputs), as wide as the model's first ones
         self._losses = np.zeros(n, dtype=np.float32)
 
     def predictions(
         self, rows: NDArray[np.int64], engine: Engine, w: Vector, test: Samples
-    ) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """Whether the given test samples are classified correctly, and their losses."""
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The outputs of the model for the given test samples, and their losses."""
         new = rows[~self._computed[rows]]
         at_once = EVALUATED_AT_ONCE if engine.batch_dependent else max(len(new), 1)
         for start in range(0, len(new), at_once):
             part = new[start : start + at_once]
             # Batches of one size, filled up by repeating samples: other sizes may round differently
             batch = np.resize(part, at_once)
-            correct, losses = engine.losses(w, SampleSubset(test, batch))
-            self._correct[part], self._losses[part] = correct[: len(part)], losses[: len(part)]
+            outputs, losses = engine.evaluate(w, SampleSubset(test, batch))
+            if self._outputs is None:
+                self._outputs = np.zeros((len(self._losses), *outputs.shape[1:]), dtype=np.float32)
+            self._outputs[part], self._losses[part] = outputs[: len(part)], losses[: len(part)]
         self._computed[new] = True
-        return self._correct[rows], self._losses[rows]
+        assert self._outputs is not None  # rows are never empty
+        return self._outputs[rows], self._losses[rows]
 
 
 class Recorder:
@@ -181,6 +185,6 @@ class Recorder:
         """As the engine."""
         return self._engine.gradient(w, samples)
 
-    def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+    def evaluate(self, w: Vector, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """As the engine."""
-        return self._engine.losses(w, samples)
+        return self._engine.evaluate(w, samples)

@@ -55,7 +55,9 @@ def round_plans(schedule: Schedule, n_clients: int, seed: int) -> Iterator[Round
     last_join = {c: t for t in sorted(schedule.joins) for c in schedule.joins[t]}
     present: set[ClientId] = set()
     for t in range(schedule.rounds):
-        joins, leaving, drifted = (plan.get(t + 1, ()) for plan in (schedule.joins, schedule.leaves, schedule.reprofile))
+        joins, leaving, drifted = (
+            plan.get(t + 1, ()) for plan in (schedule.joins, schedule.leaves, schedule.reprofile)
+        )
         came = (*(founders if t == 0 else ()), *joins)
         gone = tuple(c for c in leaving if c in present and last_join.get(c, 0) < t + 1)
         present = (present | set(came)) - set(leaving)

@@ -145,6 +145,6 @@ class _NoTraining:
     def gradient(self, w: Vector, samples: Samples) -> Vector:  # noqa: ARG002 - one signature for all engines
         return np.zeros_like(w)
 
-    def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:  # noqa: ARG002
+    def evaluate(self, w: Vector, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.float32]]:  # noqa: ARG002
         n = len(samples.y)
-        return np.zeros(n, dtype=bool), np.zeros(n, dtype=np.float32)
+        return np.zeros((n, 1), dtype=np.float32), np.zeros(n, dtype=np.float32)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,16 @@ from pacfl.learning.model import Model, Vector
 from pacfl.learning.randomness import batch_order, count_steps, stream
 from pacfl.learning.settings import LocalTraining as LocalTraining
 
+if TYPE_CHECKING:  # algorithms use this module where torch is not installed
+    from torch import Tensor, nn
+
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Samples as models take them, channels first, and their labels."""
+    """Samples as models take them, channels first, and their targets."""
 
-    x: NDArray[np.float32]  # (n, ...)
-    y: NDArray[np.int64]  # (n,)
+    x: NDArray[Any]  # (n, ...) float32, or int64 for models that embed tokens
+    y: NDArray[Any]  # (n,) int64 classes; (n,) or (n, outputs) float32 for regression and several labels
 
 
 class SampleSubset(Samples):
@@ -35,14 +38,36 @@ class SampleSubset(Samples):
         self.__dict__.update(pool=pool, indices=indices)  # a frozen dataclass refuses assignments
 
     @cached_property
-    def x(self) -> NDArray[np.float32]:
+    def x(self) -> NDArray[Any]:
         """Their values."""
         return self.pool.x[self.indices]
 
     @cached_property
-    def y(self) -> NDArray[np.int64]:
-        """Their labels."""
+    def y(self) -> NDArray[Any]:
+        """Their targets."""
         return self.pool.y[self.indices]
+
+
+class LocalStep(Protocol):
+    """A loss of an algorithm's own."""
+
+    def __call__(self, module: "nn.Module", x: "Tensor", y: "Tensor") -> "Tensor":
+        """The loss of a batch, a scalar; the module has the weights of this step."""
+
+
+@dataclass(frozen=True, eq=False)
+class GradientTerms:
+    """What an algorithm changes in the steps of a local training; `ClientContext.sgd` explains each."""
+
+    prox: tuple[float, Vector] | None = None
+    gradient_correction: Vector | None = None
+    inner_step: float | None = None
+    mask: NDArray[np.bool_] | None = None  # (d,)
+    sample_weight: NDArray[np.float32] | None = None  # (n,)
+    local_step: LocalStep | None = None
+
+
+NO_TERMS: Final = GradientTerms()
 
 
 class Engine(Protocol):
@@ -58,18 +83,16 @@ class Engine(Protocol):
         samples: Samples,
         order: NDArray[np.int64],
         learning: LocalTraining,
-        prox: tuple[float, Vector] | None,
-        gradient_correction: Vector | None,
-        inner_step: float | None,
-        seed: int,
+        terms: GradientTerms = NO_TERMS,
+        seed: int = 0,
     ) -> Vector:
-        """Train from w on batches in the given order (epochs, n); the options are those of `ClientContext.sgd`."""
+        """Train from w on batches in the given order (epochs, n)."""
 
     def gradient(self, w: Vector, samples: Samples) -> Vector:
         """Gradient of the mean loss over all samples; random layers such as dropout always draw the same."""
 
-    def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """For every sample: whether it is classified correctly, and its loss."""
+    def evaluate(self, w: Vector, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """For every sample: the outputs of the model (n, outputs), and the loss (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +124,9 @@ class ClientContext:
         prox: tuple[float, Vector] | None = None,
         gradient_correction: Vector | None = None,
         inner_step: float | None = None,
+        mask: NDArray[np.bool_] | None = None,
+        sample_weight: NDArray[np.float32] | None = None,
+        local_step: LocalStep | None = None,
         epochs: int | None = None,
         purpose: str = "batches",
     ) -> tuple[Vector, int]:
@@ -111,15 +137,17 @@ class ClientContext:
         prox = (mu, anchor): g + mu (w - anchor), the proximal term of FedProx.
         gradient_correction = c: g + c, the control variates of SCAFFOLD.
         inner_step = alpha: g of one half of the batch at w - alpha g(w) of the other half, as in Per-FedAvg.
+        mask (d,): only these weights are trained, all others stay as they are (FedRep, FedBABU).
+        sample_weight (n,): the loss of a batch is the mean of weight times loss of its samples (FedEM).
+        local_step(module, x, y): the loss of a batch, instead of that of `learning`; with the eager engine only.
 
         epochs: instead of those of `learning`; purpose: which random stream orders the batches.
         """
         epochs = self.learning.epochs if epochs is None else epochs
         rng = stream(self.key[0], purpose, *self.key[1:])
         order = batch_order(self.n_samples, epochs, rng)
-        trained = self.engine.sgd(
-            w, self.train, order, self.learning, prox, gradient_correction, inner_step, int(rng.integers(2**31))
-        )
+        terms = GradientTerms(prox, gradient_correction, inner_step, mask, sample_weight, local_step)
+        trained = self.engine.sgd(w, self.train, order, self.learning, terms, int(rng.integers(2**31)))
         if not np.isfinite(trained).all():
             raise DivergedError(
                 f"client {self.key[2]} diverged in round {self.key[1] + 1} (weights are not finite); "
@@ -133,4 +161,4 @@ class ClientContext:
 
     def loss(self, w: Vector) -> float:
         """Mean training loss at w."""
-        return float(self.engine.losses(w, self.train)[1].mean(dtype=np.float64))
+        return float(self.engine.evaluate(w, self.train)[1].mean(dtype=np.float64))

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pacfl.errors import ModelError
-from pacfl.learning.client_context import LocalTraining, Samples
+from pacfl.learning.client_context import NO_TERMS, GradientTerms, LocalTraining, Samples
 from pacfl.learning.model import Model, Vector
 
 EVALUATION_BATCH = 500
@@ -40,22 +40,20 @@ class Eager:
         samples: Samples,
         order: NDArray[np.int64],
         learning: LocalTraining,
-        prox: tuple[float, Vector] | None,
-        gradient_correction: Vector | None,
-        inner_step: float | None,
-        seed: int,
+        terms: GradientTerms = NO_TERMS,
+        seed: int = 0,
     ) -> Vector:
         """Train from w on batches in the given order."""
         x, y = self._tensors(samples)
-        mu, anchor = (prox[0], self._tensor(prox[1])) if prox is not None else (0.0, None)
-        correction = None if gradient_correction is None else self._tensor(gradient_correction)
+        mu, anchor = (terms.prox[0], self._tensor(terms.prox[1])) if terms.prox is not None else (0.0, None)
+        correction = None if terms.gradient_correction is None else self._tensor(terms.gradient_correction)
         velocity = torch.zeros_like(self._w)
         self._w.copy_(self._tensor(w))
         self._module.train()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)  # for random layers such as dropout
             for rows in _batches(order, learning.batch_size):
-                g = self._batch_gradient(x[rows], y[rows], inner_step)
+                g = self._batch_gradient(x[rows], y[rows], terms.inner_step)
                 if learning.weight_decay:
                     g.add_(self._w, alpha=learning.weight_decay)
                 if anchor is not None:
@@ -80,18 +78,18 @@ class Eager:
         return np.array(total.cpu().numpy())
 
     @torch.no_grad()
-    def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """For every sample: whether it is classified correctly, and its loss."""
+    def evaluate(self, w: Vector, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """For every sample: the outputs of the model, and the loss."""
         self._w.copy_(self._tensor(w))
         self._module.eval()
-        correct, losses = [], []
+        outputs, losses = [], []
         for start in range(0, len(samples.y), EVALUATION_BATCH):
             batch = slice(start, start + EVALUATION_BATCH)
             x, y = self._tensors(Samples(samples.x[batch], samples.y[batch]))
             logits = self._module(x)
-            correct.append((logits.argmax(dim=1) == y).cpu().numpy())
+            outputs.append(logits.cpu().numpy())
             losses.append(cross_entropy(logits, y, reduction="none").cpu().numpy())
-        return np.concatenate(correct), np.concatenate(losses)
+        return np.concatenate(outputs), np.concatenate(losses)
 
     def _batch_gradient(self, x: Tensor, y: Tensor, inner_step: float | None) -> Tensor:
         if inner_step is None:

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 
 from pacfl.errors import ModelError
-from pacfl.learning.client_context import Engine, Samples
+from pacfl.learning.client_context import Engine, GradientTerms, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, UnsupportedModelError, Vector
 from pacfl.learning.randomness import stream
@@ -60,11 +60,11 @@ def _compare(native: Engine, eager: Engine, w: Vector, shape: tuple[int, ...], n
     anchor, gradient_correction = (w + rng.normal(scale=0.01, size=w.shape).astype(np.float32) for _ in range(2))
     order = rng.permutation(N_COMPARED)[None]
     learning = LocalTraining(epochs=1, batch_size=5, lr=0.01, momentum=0.9, weight_decay=0.01)
-    extras = (0.1, anchor), gradient_correction - w, 0.01
+    terms = GradientTerms((0.1, anchor), gradient_correction - w, 0.01)
     pairs = {
-        "a training": [e.sgd(w, samples, order, learning, *extras, seed=0) - w for e in (native, eager)],
+        "a training": [e.sgd(w, samples, order, learning, terms) - w for e in (native, eager)],
         "a gradient": [e.gradient(w, samples) for e in (native, eager)],
-        "losses": [e.losses(w, samples)[1] for e in (native, eager)],
+        "losses": [e.evaluate(w, samples)[1] for e in (native, eager)],
     }
     for what, (ours, theirs) in pairs.items():
         if not np.abs(ours - theirs).max() <= TOLERANCE * np.abs(theirs).max():

@@ -2,14 +2,13 @@ import platform
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 from llvmlite import binding
 from torch import nn
 
-from pacfl.learning.client_context import LocalTraining, Samples, SampleSubset
+from pacfl.learning.client_context import GradientTerms, LocalTraining, Samples, SampleSubset
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Model, Vector, as_model
 from pacfl.learning.native.compiling import optimised
@@ -72,15 +71,14 @@ def somewhere(name: str, seed: int, scale: float) -> Vector:
     return np.random.default_rng(seed).normal(scale=scale, size=model(name).initial.shape).astype(np.float32)
 
 
-def extras(name: str) -> dict[str, dict[str, Any]]:
-    none = {"prox": None, "gradient_correction": None, "inner_step": None}
+def terms(name: str) -> dict[str, GradientTerms]:
     anchor, gradient_correction = model(name).initial + somewhere(name, 1, 0.05), somewhere(name, 2, 0.001)
     return {
-        "plain": none,
-        "prox": none | {"prox": (0.1, anchor)},
-        "gradient_correction": none | {"gradient_correction": gradient_correction},
-        "inner_step": none | {"inner_step": 0.05},
-        "all": {"prox": (0.1, anchor), "gradient_correction": gradient_correction, "inner_step": 0.05},
+        "plain": GradientTerms(),
+        "prox": GradientTerms(prox=(0.1, anchor)),
+        "gradient_correction": GradientTerms(gradient_correction=gradient_correction),
+        "inner_step": GradientTerms(inner_step=0.05),
+        "all": GradientTerms((0.1, anchor), gradient_correction, 0.05),
     }
 
 
@@ -97,8 +95,8 @@ def test_fifty_steps_are_those_of_the_eager_engine(name: str, what: str) -> None
     apart = []
     for seed in range(3):
         arguments = (model(name).initial, samples(name, 18, seed), order, learning)
-        ours = engine(name).sgd(*arguments, **extras(name)[what], seed=0)
-        theirs = Eager(model(name)).sgd(*arguments, **extras(name)[what], seed=0)
+        ours = engine(name).sgd(*arguments, terms(name)[what])
+        theirs = Eager(model(name)).sgd(*arguments, terms(name)[what])
         apart.append(np.abs(ours - theirs).max())
         assert np.abs(ours - model(name).initial).max() > 1e-3
     assert sorted(apart)[1] <= 1e-5
@@ -112,8 +110,8 @@ def test_code_for_older_machines_agrees(name: str, target: Target) -> None:
     given = samples(name, 23)
     order = np.stack([np.random.default_rng(i).permutation(23) for i in range(3)])
     arguments = (model(name).initial, given, order, LocalTraining(batch_size=6, momentum=0.9))
-    ours = engine(name, target).sgd(*arguments, **extras(name)["all"], seed=0)
-    theirs = Eager(model(name)).sgd(*arguments, **extras(name)["all"], seed=0)
+    ours = engine(name, target).sgd(*arguments, terms(name)["all"])
+    theirs = Eager(model(name)).sgd(*arguments, terms(name)["all"])
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
 
 
@@ -150,18 +148,18 @@ def test_gradients_and_losses_are_those_of_the_eager_engine(name: str, n: int) -
     np.testing.assert_allclose(
         engine(name).gradient(w, given), Eager(model(name)).gradient(w, given), rtol=0, atol=1e-6
     )
-    correct, losses = engine(name).losses(w, given)
-    expected_correct, expected = Eager(model(name)).losses(w, given)
-    assert correct.tolist() == expected_correct.tolist()
+    outputs, losses = engine(name).evaluate(w, given)
+    expected_outputs, expected = Eager(model(name)).evaluate(w, given)
+    np.testing.assert_allclose(outputs, expected_outputs, rtol=0, atol=5e-6)
     np.testing.assert_allclose(losses, expected, rtol=0, atol=5e-6)
 
 
 @pytest.mark.parametrize("name", ["lenet5-grey", "padded"])
 def test_the_loss_of_a_sample_does_not_depend_on_the_batch(name: str) -> None:
     given = samples(name, 70)
-    _, together = engine(name).losses(model(name).initial, given)
+    _, together = engine(name).evaluate(model(name).initial, given)
     for rows in (slice(0, 1), slice(3, 7), slice(3, 8), slice(11, 70), slice(69, 70)):
-        _, apart = engine(name).losses(model(name).initial, Samples(given.x[rows], given.y[rows]))
+        _, apart = engine(name).evaluate(model(name).initial, Samples(given.x[rows], given.y[rows]))
         assert apart.tobytes() == together[rows].tobytes()
 
 
@@ -172,7 +170,7 @@ def test_threads_that_share_an_engine_compute_what_each_would_alone() -> None:
 
     def trained(s: Samples) -> bytes:
         order = np.stack([np.arange(len(s.y))] * 4)
-        return engine(name).sgd(model(name).initial, s, order, learning, None, None, None, 0).tobytes()
+        return engine(name).sgd(model(name).initial, s, order, learning).tobytes()
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(trained, given)) == [trained(s) for s in given]
@@ -182,13 +180,15 @@ def test_an_engine_has_no_state_even_after_nan() -> None:
     name = "padded"
     native, w = engine(name), model(name).initial
     given, order = samples(name, 13), np.arange(13)[None]
-    before = native.sgd(w, given, order, LocalTraining(batch_size=5), None, None, None, 0)
+    before = native.sgd(w, given, order, LocalTraining(batch_size=5))
     poisoned = Samples(np.full_like(given.x, np.nan), given.y)
-    spoilt = native.sgd(w, poisoned, order, LocalTraining(batch_size=5), (1.0, w * np.nan), w * np.nan, 0.1, 0)
+    spoilt = native.sgd(
+        w, poisoned, order, LocalTraining(batch_size=5), GradientTerms((1.0, w * np.nan), w * np.nan, 0.1)
+    )
     assert np.isnan(spoilt).all()
     assert np.isnan(native.gradient(w, poisoned)).any()
-    assert np.isnan(native.losses(w, poisoned)[1]).all()
-    assert native.sgd(w, given, order, LocalTraining(batch_size=5), None, None, None, 0).tobytes() == before.tobytes()
+    assert np.isnan(native.evaluate(w, poisoned)[1]).all()
+    assert native.sgd(w, given, order, LocalTraining(batch_size=5)).tobytes() == before.tobytes()
 
 
 @pytest.mark.parametrize("name", ["lenet5-grey", "padded", "alone", "mlp", "logistic"])
@@ -199,20 +199,18 @@ def test_one_nan_is_not_hidden(name: str, bad: float) -> None:
     x = given.x.copy()
     x[5].flat[x[5].size // 2] = bad
     learning = LocalTraining(batch_size=4, epochs=1)
-    trained = engine(name).sgd(
-        model(name).initial, Samples(x, given.y), np.arange(8)[None], learning, None, None, None, 0
-    )
+    trained = engine(name).sgd(model(name).initial, Samples(x, given.y), np.arange(8)[None], learning)
     assert not np.isfinite(trained).all()
 
 
 def test_wrong_arguments_are_refused_before_compiled_code_reads_them() -> None:
     native, w, given = engine("flat"), model("flat").initial, samples("flat", 6)
     order = np.arange(6)[None]
-    nothing = (LocalTraining(), None, None, None, 0)
+    nothing = LocalTraining()
     with pytest.raises(ValueError, match=r"shape \(13,\)"):
-        native.losses(w, Samples(given.x[:, :12], given.y))
+        native.evaluate(w, Samples(given.x[:, :12], given.y))
     with pytest.raises(ValueError, match="5 of them and 6 labels"):
-        native.losses(w, Samples(given.x[:5], given.y))
+        native.evaluate(w, Samples(given.x[:5], given.y))
     with pytest.raises(ValueError, match="labels must be from 0 to 2"):
         native.gradient(w, Samples(given.x, given.y + 1))
     with pytest.raises(ValueError, match=r"order must be \(epochs, 6\)"):
@@ -222,9 +220,9 @@ def test_wrong_arguments_are_refused_before_compiled_code_reads_them() -> None:
     with pytest.raises(ValueError, match=f"{len(w)} weights, got shape"):
         native.sgd(w[1:], given, order, *nothing)
     with pytest.raises(ValueError, match=f"{len(w)} weights, got shape"):
-        native.sgd(w, given, order, LocalTraining(), (0.1, w[1:]), None, None, 0)
+        native.sgd(w, given, order, LocalTraining(), GradientTerms((0.1, w[1:])))
     with pytest.raises(ValueError, match="indices of samples must be from 0 to 5, got 3 to 6"):
-        native.losses(w, SampleSubset(given, np.array([3, 6])))
+        native.evaluate(w, SampleSubset(given, np.array([3, 6])))
 
 
 def test_a_subset_of_samples_is_used_as_a_copy_of_them() -> None:
@@ -235,10 +233,8 @@ def test_a_subset_of_samples_is_used_as_a_copy_of_them() -> None:
     one, other = SampleSubset(given, rows), Samples(given.x[rows], given.y[rows])
     native, order = engine(name), np.array([[4, 1, 3, 0, 2]])
     assert native.gradient(w, one).tobytes() == native.gradient(w, other).tobytes()
-    assert native.losses(w, one)[1].tobytes() == native.losses(w, other)[1].tobytes()
-    trained = [
-        native.sgd(w, s, order, LocalTraining(batch_size=2), None, None, None, 0).tobytes() for s in (one, other)
-    ]
+    assert native.evaluate(w, one)[1].tobytes() == native.evaluate(w, other)[1].tobytes()
+    trained = [native.sgd(w, s, order, LocalTraining(batch_size=2)).tobytes() for s in (one, other)]
     assert trained[0] == trained[1]
     assert Eager(model(name)).gradient(w, one).tobytes() == Eager(model(name)).gradient(w, other).tobytes()
 
@@ -249,9 +245,8 @@ def test_training_does_not_change_its_arguments() -> None:
     for array in (w, anchor, gradient_correction, given.x, given.y):
         array.flags.writeable = False
     before = w.tobytes(), given.x.tobytes()
-    trained = engine(name).sgd(
-        w, given, np.arange(6)[None], LocalTraining(), (0.1, anchor), gradient_correction, 0.1, 0
-    )
+    changed = GradientTerms((0.1, anchor), gradient_correction, 0.1)
+    trained = engine(name).sgd(w, given, np.arange(6)[None], LocalTraining(), changed)
     assert (w.tobytes(), given.x.tobytes()) == before
     before = trained.tobytes()
     engine(name).gradient(w, given)
@@ -260,7 +255,5 @@ def test_training_does_not_change_its_arguments() -> None:
 
 def test_zero_epochs_change_nothing() -> None:
     w = model("flat").initial
-    trained = engine("flat").sgd(
-        w, samples("flat", 6), np.empty((0, 6), dtype=np.int64), LocalTraining(), None, None, None, 0
-    )
+    trained = engine("flat").sgd(w, samples("flat", 6), np.empty((0, 6), dtype=np.int64), LocalTraining())
     assert trained.tobytes() == w.tobytes()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.learning.client_context import LocalTraining, Samples, SampleSubset
+from pacfl.learning.client_context import NO_TERMS, GradientTerms, LocalTraining, Samples, SampleSubset
 from pacfl.learning.model import Vector
 from pacfl.learning.native.compiling import Machine
 from pacfl.learning.native.plan import Plan
@@ -47,28 +47,26 @@ class Native:
         samples: Samples,
         order: NDArray[np.int64],
         learning: LocalTraining,
-        prox: tuple[float, Vector] | None,
-        gradient_correction: Vector | None,
-        inner_step: float | None,
-        seed: int,  # noqa: ARG002 - nothing is drawn here
+        terms: GradientTerms = NO_TERMS,
+        seed: int = 0,  # noqa: ARG002 - nothing is drawn here
     ) -> Vector:
         """Train from w on batches in the given order."""
         x, y, rows = self._located(samples)
         ordered = _checked_order(order, len(rows), rows)
-        mu, anchor = prox if prox is not None else (0.0, None)
-        extras = prox is not None or gradient_correction is not None
+        mu, anchor = terms.prox if terms.prox is not None else (0.0, None)
+        extras = terms.prox is not None or terms.gradient_correction is not None
         with self._workspace(min(learning.batch_size, len(rows))) as own:
             self._pack(w, own.weights)
             self._pack(None, own.velocity)
             if extras:
                 self._pack(anchor, own.anchor)
-                self._pack(gradient_correction, own.gradient_correction)
+                self._pack(terms.gradient_correction, own.gradient_correction)
             self._train(
                 _at(x), _at(y), _at(ordered), len(ordered), len(rows), learning.batch_size,
                 _at(own.weights), _at(own.memory), _at(own.gradient), _at(own.velocity),
                 learning.lr, learning.momentum, learning.weight_decay,
                 extras, _at(own.anchor), mu, _at(own.gradient_correction),
-                inner_step is not None, _at(own.ahead), inner_step or 0.0,
+                terms.inner_step is not None, _at(own.ahead), terms.inner_step or 0.0,
             )  # fmt: skip
             return self._unpacked(own.weights)
 
@@ -85,15 +83,15 @@ class Native:
                 total += own.gradient
             return self._unpacked(total)
 
-    def losses(self, w: Vector, samples: Samples) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """For every sample: whether it is classified correctly, and its loss."""
+    def evaluate(self, w: Vector, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """For every sample: the outputs of the model, and the loss."""
         x, _, rows = self._located(samples)
         logits = np.empty((len(rows), self._program.plan.n_outputs), dtype=np.float32)
         with self._workspace(min(AT_ONCE, len(rows))) as own:
             self._pack(w, own.weights)
             arrays = _at(own.weights), _at(own.memory), _at(logits)
             self._logits(_at(x), _at(rows), len(rows), AT_ONCE, *arrays)
-        return logits.argmax(axis=1) == samples.y, _cross_entropy(logits, samples.y)
+        return logits, _cross_entropy(logits, samples.y)
 
     def _pack(self, vector: Vector | None, to: NDArray[np.float32]) -> None:
         """Pack the vector. The padding of rows is written too: a training that diverged may have left NaN there."""
