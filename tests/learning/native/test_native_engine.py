@@ -206,7 +206,7 @@ def test_one_nan_is_not_hidden(name: str, bad: float) -> None:
 def test_wrong_arguments_are_refused_before_compiled_code_reads_them() -> None:
     native, w, given = engine("flat"), model("flat").initial, samples("flat", 6)
     order = np.arange(6)[None]
-    nothing = LocalTraining()
+    nothing = (LocalTraining(),)
     with pytest.raises(ValueError, match=r"shape \(13,\)"):
         native.evaluate(w, Samples(given.x[:, :12], given.y))
     with pytest.raises(ValueError, match="5 of them and 6 labels"):
