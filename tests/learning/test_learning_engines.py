@@ -1,6 +1,7 @@
 import logging
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pacfl.errors import ModelError
-from pacfl.learning.client_context import Samples
+from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.engines import build_engine
 from pacfl.learning.model import Model, Vector, as_model
@@ -59,7 +60,7 @@ def test_an_unknown_engine_is_refused() -> None:
         build_engine("fast", supported(), SHAPE)
 
 
-@pytest.mark.parametrize("method", ["sgd", "gradient", "losses"])
+@pytest.mark.parametrize("method", ["sgd", "gradient", "evaluate"])
 def test_an_engine_that_differs_is_not_used(
     method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -98,6 +99,19 @@ def test_the_nets_of_the_package_pass_the_comparison(name: str) -> None:
     shape = (1, 28, 28)
     model = as_model(lambda: NETS[name](shape, 10), 0)
     assert isinstance(build_engine("native", model, shape), Native)
+
+
+@pytest.mark.parametrize("build", [lambda: nn.Linear(20, 4), lambda: nn.Sequential(nn.Linear(20, 4))])
+def test_a_layer_alone_is_compiled_and_agrees(build: Callable[[], nn.Module]) -> None:
+    model = as_model(build, 0)
+    native, eager = (build_engine(name, model, (20,)) for name in ("native", "eager"))
+    assert isinstance(native, Native)
+    rng = np.random.default_rng(0)
+    given = Samples(rng.normal(size=(11, 20)).astype(np.float32), rng.integers(0, 4, 11))
+    order = np.stack([rng.permutation(11) for _ in range(4)])
+    one, other = (e.sgd(model.initial, given, order, LocalTraining(batch_size=3)) for e in (native, eager))
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+    assert np.abs(one - model.initial).max() > 1e-2
 
 
 def test_the_warning_is_printed_without_any_configuration(tmp_path: Path) -> None:

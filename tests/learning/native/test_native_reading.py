@@ -120,6 +120,16 @@ def test_the_small_nets_of_the_paper_are_supported(name: str) -> None:
     assert plan.n_outputs == 10
 
 
+def test_a_layer_alone_is_a_stack_of_one() -> None:
+    alone = Plan((20,), (), (Dense(Map(20, 1, 1), 4, False, Weights(0, 80)),), 84)
+    assert read_plan(nn.Linear(20, 4), (20,)) == read_plan(nn.Sequential(nn.Linear(20, 4)), (20,)) == alone
+
+
+def test_layers_that_change_nothing_are_left_out() -> None:
+    idle = nn.Sequential(nn.Flatten(), nn.Identity(), nn.Dropout(0.0), nn.Linear(12, 4), nn.Dropout1d(0.0))
+    assert read_plan(idle, (3, 2, 2)).dense == read_plan(nn.Sequential(nn.Flatten(), nn.Linear(12, 4)), (3, 2, 2)).dense
+
+
 class Twice(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -189,6 +199,7 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str]] = {
     "tanh": (lambda: nn.Sequential(nn.Linear(6, 3), nn.Tanh()), (6,), "Tanh"),
     "dropout": (lambda: nn.Sequential(nn.Dropout(0.5), nn.Linear(6, 3)), (6,), "Dropout"),
     "normalisation": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4)), SHAPE, "GroupNorm"),
+    "a layer alone": (nn.PReLU, (6,), "PReLU"),
     "groups": (lambda: nn.Sequential(nn.Conv2d(4, 4, 3, groups=2)), (4, 9, 9), "groups"),
     "dilation": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3, dilation=2)), SHAPE, "dilation"),
     "reflection": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")), SHAPE, "padding"),

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import Tensor, fx, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from pacfl.learning.model import UnsupportedModelError
 from pacfl.learning.native.plan import (
@@ -31,6 +32,8 @@ N_TRACED = 3  # samples in the batch that is sent through
 
 def read_plan(module: nn.Module, shape: tuple[int, ...]) -> Plan:
     """The plan of a module for samples of the given shape."""
+    if fx.Tracer().is_leaf_module(module, ""):  # a layer alone: fx records layers only inside another module
+        module = nn.Sequential(module)
     try:
         graph = fx.symbolic_trace(module)
     except Exception as error:  # whatever a forward function may raise when it is traced
@@ -223,7 +226,7 @@ _LAYERS = (nn.Conv2d, nn.Linear, nn.ReLU, nn.MaxPool2d, nn.AvgPool2d)
 def _layer(n: fx.Node, module: nn.Module | None) -> Any:
     """The layer that a node is, whichever way it was written."""
     if module is not None:
-        if isinstance(module, nn.Flatten | nn.Identity):
+        if isinstance(module, nn.Flatten | nn.Identity) or (isinstance(module, _DropoutNd) and module.p == 0):
             return _flatten
         return module if type(module) in _LAYERS else None
     if n.target in _RESHAPING:
