@@ -54,6 +54,9 @@ def run(
     runs: Runs = Path("runs"),
     data: DataFolder = None,
     rerun: Annotated[bool, typer.Option("--rerun", help="Run again, and replace stored results.")] = False,
+    no_models: Annotated[
+        bool, typer.Option("--no-models", help="Store results only, not the models that were trained.")
+    ] = False,
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also write what TensorBoard reads, into FOLDER/HASH.")
     ] = None,
@@ -78,7 +81,7 @@ def run(
                 if tensorboard:
                     shows.append(open_files.enter_context(curves(folder, tensorboard / one.hash)))
                 try:
-                    for record in resume(one, folder, data, where, rerun=rerun):
+                    for record in resume(one, folder, data, where, rerun=rerun, models=not no_models):
                         for show_record in shows:
                             show_record(record)
                 except DivergedError as error:

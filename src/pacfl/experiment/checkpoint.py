@@ -2,6 +2,7 @@
 
 Arrays that did not change since the round before are not written again, so a checkpoint costs what the round changed.
 Lists and arrays are verified when they are read. What fails is named and deleted, and the checkpoint before is used.
+What is written once, such as the models of a finished run, has the same form: `store` and `stored`.
 """
 
 import hashlib
@@ -39,21 +40,20 @@ def save(folder: Path, state: Mapping[str, Any], known: Saved) -> Saved:
     (folder / ARRAYS).mkdir(exist_ok=True)
     arrays: dict[str, NDArray[Any]] = {}
     tree = encode(dict(state), arrays)
-    saved = {id(array): known.get(id(array)) or (array, _write_array(folder, array)) for array in arrays.values()}
+    saved = {
+        id(array): known.get(id(array)) or (array, _write_array(folder / ARRAYS, array)) for array in arrays.values()
+    }
     for array in arrays.values():
         array.setflags(write=False)
     views = [id(array) for array in arrays.values() if array.base is not None]  # their base may still be changed
-    body = {"tree": tree, "arrays": {name: saved[id(array)][1] for name, array in arrays.items()}}
+    names = {name: saved[id(array)][1] for name, array in arrays.items()}
     settle(folder / ARRAYS)  # a list may not outlast its arrays, nor arrays be deleted before their list
     last, before = (folder / name for name in LISTS)
     if last.exists():
         last.replace(before)
-    write_atomically(last, json.dumps({"sha256": _digest(body), "body": body}).encode())
+    _write_list(last, tree, names)
     settle(folder)
-    needed = {name for _, name in (*known.values(), *saved.values())}
-    for path in (folder / ARRAYS).iterdir():
-        if path.name not in needed:
-            path.unlink()
+    _delete_others(folder / ARRAYS, {name for _, name in (*known.values(), *saved.values())})
     return {identity: entry for identity, entry in saved.items() if identity not in views}
 
 
@@ -72,22 +72,58 @@ def load(folder: Path, at_most: int) -> tuple[dict[str, Any], Saved] | None:
     return None
 
 
+def store(folder: Path, name: str, value: Mapping[str, Any]) -> None:
+    """Store a value in one step: the list NAME.json, and its arrays in the folder NAME."""
+    (folder / name).mkdir(exist_ok=True)
+    arrays: dict[str, NDArray[Any]] = {}
+    tree = encode(dict(value), arrays)
+    files: dict[tuple[Any, ...], str] = {}  # by place in memory: many clients may have one array
+    places = {key: (array.ctypes.data, array.shape, array.strides, array.dtype.str) for key, array in arrays.items()}
+    for key, array in arrays.items():
+        if places[key] not in files:
+            files[places[key]] = _write_array(folder / name, array)
+    settle(folder / name)
+    _write_list(folder / f"{name}.json", tree, {key: files[place] for key, place in places.items()})
+    settle(folder)
+    _delete_others(folder / name, set(files.values()))
+
+
+def stored(folder: Path, name: str) -> dict[str, Any] | None:
+    """What `store` stored, verified; None if there is nothing. Raises DamagedError."""
+    path = folder / f"{name}.json"
+    return _read_value(folder / name, path)[0] if path.exists() else None
+
+
+def drop_stored(folder: Path, name: str) -> None:
+    """Delete what `store` stored, the list first: what it lists is whole for as long as it is there."""
+    (folder / f"{name}.json").unlink(missing_ok=True)
+    shutil.rmtree(folder / name, ignore_errors=True)
+
+
 def _read_state(folder: Path, path: Path) -> tuple[dict[str, Any], Saved]:
-    """The state that a list describes. Whoever can write a list can also sign it: its content is checked too."""
+    """The state that a list of a checkpoint describes."""
+    state, saved = _read_value(folder / ARRAYS, path)
+    if not isinstance(state.get("round"), int):
+        raise DamagedError(path)
+    return state, saved
+
+
+def _read_value(folder: Path, path: Path) -> tuple[dict[str, Any], Saved]:
+    """What a list describes. Whoever can write a list can also sign it: its content is checked too."""
     body = _read_list(path)
     try:
         files = dict(body["arrays"])
         if not all(re.fullmatch("[0-9a-f]{64}", file) for file in files.values()):
             raise DamagedError(path)  # a name that could lead out of the folder
-        arrays = {name: _read_array(folder / ARRAYS / file) for name, file in files.items()}
-        state = decode(body["tree"], arrays)
-        if not isinstance(state, dict) or not isinstance(state["round"], int):
+        read = {file: _read_array(folder / file) for file in sorted(set(files.values()))}
+        value = decode(body["tree"], {name: read[file] for name, file in files.items()})
+        if not isinstance(value, dict):
             raise DamagedError(path)
     except DamagedError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError):
         raise DamagedError(path) from None
-    return state, {id(array): (array, files[name]) for name, array in arrays.items()}
+    return value, {id(array): (array, file) for file, array in read.items()}
 
 
 def exists(folder: Path) -> bool:
@@ -103,11 +139,12 @@ def drop(folder: Path) -> None:
 
 
 def _write_array(folder: Path, array: NDArray[Any]) -> str:
+    """Write an array into a folder, unless it is there; the name of its file."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     content = buffer.getvalue()
     name = hashlib.sha256(content).hexdigest()
-    path = folder / ARRAYS / name
+    path = folder / name
     if not path.exists():
         write_atomically(path, content)
     return name
@@ -120,6 +157,17 @@ def _read_array(path: Path) -> NDArray[Any]:
         raise DamagedError(path)
     array: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
     return array
+
+
+def _write_list(path: Path, tree: Any, arrays: Mapping[str, str]) -> None:
+    body = {"tree": tree, "arrays": arrays}
+    write_atomically(path, json.dumps({"sha256": _digest(body), "body": body}).encode())
+
+
+def _delete_others(folder: Path, needed: set[str]) -> None:
+    for path in folder.iterdir():
+        if path.name not in needed:
+            path.unlink()
 
 
 def _read_list(path: Path) -> dict[str, Any]:

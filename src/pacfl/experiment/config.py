@@ -91,6 +91,14 @@ class Run:
         return label(self.algorithm)
 
 
+def from_content(content: Mapping[str, Any]) -> Run:
+    """The run of a stored content."""
+    try:
+        return _run(content, content["seed"], content["device"], content["engine"])
+    except LookupError as error:
+        raise ConfigError(f"the settings of the run lack {error}") from None
+
+
 def read(path: Path, overrides: tuple[str, ...] = ()) -> list[Run]:
     """The runs of an experiment file; overrides such as data.clients=20 replace its values."""
     return expand(read_table(path, overrides))

@@ -26,7 +26,8 @@ from pacfl.data import (
 )
 from pacfl.errors import ConfigError, DataError, MissingLibraryError, StoreError
 from pacfl.experiment import description, summary
-from pacfl.experiment.config import Run
+from pacfl.experiment.config import Run, from_content
+from pacfl.experiment.models import LoadedModels, final_models, stored_models
 from pacfl.experiment.store import RunFolder, data_digest, owned
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import ClientIndices, Pool, Setup
@@ -69,18 +70,20 @@ def resume(
     backend: Backend | None = None,
     *,
     rerun: bool = False,
+    models: bool = True,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[dict[str, Any]]:
     """Run what is missing of a run, yielding the record of every round; the last one is its result.
 
     Of a finished run only the result is yielded, if its data are still the same; rerun: run it again.
+    models: whether a run that finishes stores its models.
     """
     if not folder.is_tidy or rerun:
         with owned(folder):
             if rerun:
                 folder.reset()
             if folder.result() is None:  # another process may have finished it meanwhile
-                yield from _run(run, folder, data, backend or LocalBackend(), clock)
+                yield from _run(run, folder, data, backend or LocalBackend(), models, clock)
                 return
             folder.tidy()
     _check_data(run, folder, data)
@@ -88,7 +91,7 @@ def resume(
 
 
 def _run(
-    run: Run, folder: RunFolder, data: Path | None, backend: Backend, clock: Callable[[], float]
+    run: Run, folder: RunFolder, data: Path | None, backend: Backend, models: bool, clock: Callable[[], float]
 ) -> Iterator[dict[str, Any]]:
     started = clock()
     experiment = build(run, data)
@@ -98,22 +101,37 @@ def _run(
     checkpoint = folder.load_checkpoint() or {}
     spent = checkpoint.get("seconds", 0.0)
     folder.truncate_records(checkpoint.get("round", 0))
+    state = checkpoint.get("state")
     with backend.connect(experiment.setup) as clients:
         for finished in experiment.rounds(clients, checkpoint):
+            state = finished.state
             record = summary.record(finished, experiment.partition.true_cluster)
-            clustering = getattr(finished.state, "clustering", None)
+            clustering = getattr(state, "clustering", None)
             if finished.plan.joining and clustering is not None:  # it stays as it is until the next client joins
-                description.save_clustering(folder, list(finished.state.bases), clustering)
+                description.save_clustering(folder, list(state.bases), clustering)
             folder.append(record)
             memory = {"memory": clients.memory, "last_trained": clients.last_trained}
             seconds = spent + clock() - started
-            folder.save_checkpoint({"round": finished.t + 1, "seconds": seconds, "state": finished.state, **memory})
+            folder.save_checkpoint({"round": finished.t + 1, "seconds": seconds, "state": state, **memory})
             yield record
+        if models:
+            final_models(experiment.setup.algorithm, state, clients.memory, experiment.plans).save(folder)
+        else:
+            folder.drop_models()  # of a process that was killed after it had stored them
     outcome = summary.result(folder.records(), run.schedule.rounds)
     seconds = round(spent + clock() - started, 3)
     result = {"hash": run.hash, "algorithm": run.label(), "seed": run.seed, **outcome, "seconds": seconds}
     folder.finish(result)
     yield result
+
+
+def load_models(folder: RunFolder, data: Path | None = None) -> tuple[Experiment, LoadedModels]:
+    """A finished run's experiment and its models, its data read from files."""
+    stored = stored_models(folder)
+    run = from_content(folder.content() or {})
+    _check_data(run, folder, data)
+    experiment = build(run, data)
+    return experiment, LoadedModels(stored, experiment.setup)
 
 
 def build(run: Run, data: Path | None = None) -> Experiment:

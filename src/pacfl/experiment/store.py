@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("pacfl")
 
 FORMAT: Final = 2  # of runs: a new one makes stored results unfindable, so it changes only with their meaning
+MODELS: Final = "models"  # the name under which a finished run stores them
 PATIENCE: Final = 2.0  # seconds to wait for a folder: the workers of a process that was killed take one to notice
 
 
@@ -109,6 +110,21 @@ class RunFolder:
         self._saved.update(found[1])
         return found[0]
 
+    def save_models(self, models: Mapping[str, Any]) -> None:
+        """Store the models of a run that is about to finish, in one step."""
+        checkpoint.store(self.path, MODELS, models)
+
+    def load_models(self) -> dict[str, Any] | None:
+        """What `save_models` stored, verified; None if the run stores no models."""
+        try:
+            return checkpoint.stored(self.path, MODELS)
+        except checkpoint.DamagedError as damaged:
+            raise StoreError(f"{damaged}: is damaged; run the experiment again (--rerun)") from None
+
+    def drop_models(self) -> None:
+        """Delete the stored models, if there are any."""
+        checkpoint.drop_stored(self.path, MODELS)
+
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the result, and delete what was only needed to get there."""
         write_atomically(self.path / "result.json", (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
@@ -124,6 +140,7 @@ class RunFolder:
         """Delete everything but the settings, so that the run starts again."""
         (self.path / "result.json").unlink(missing_ok=True)
         self.tidy()
+        self.drop_models()
         for path in self.path.iterdir():
             if path.is_file() and path.name not in ("run.json", ".lock"):
                 path.unlink()

@@ -75,6 +75,14 @@ class ClientSide:
         up, memory = self.algorithm.train(self._context(t, client, recorder), down, memory)
         return up, memory, recorder.last
 
+    def received(self, t: int, client: ClientId, down: Message, memory: Message) -> Vector:
+        """The model as the client receives it."""
+        return self.algorithm.receive(self._context(t, client), down, memory)
+
+    def personal(self, t: int, client: ClientId, down: Message, memory: Message) -> Vector:
+        """The model after the algorithm's own personalisation."""
+        return self.algorithm.personalise(self._context(t, client), down, memory)
+
     def evaluate(
         self,
         t: int,

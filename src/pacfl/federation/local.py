@@ -36,7 +36,7 @@ class LocalBackend:
     @contextmanager
     def connect(self, setup: Setup) -> Iterator["LocalClients"]:
         """The clients of a setup, until the block is left."""
-        with _one_thread():
+        with one_thread():
             side = ClientSide(setup)
             # A forked process cannot share its parent's accelerator
             with _workers(side, self.workers if setup.device == "cpu" else 1) as run_jobs:
@@ -91,7 +91,7 @@ class LocalClients:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """One thread in every library: the same bits with any number of workers.
 
     Clients' matrices are small, too: libraries that divide them among threads of their own wait more than they work.

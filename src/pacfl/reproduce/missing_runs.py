@@ -31,7 +31,7 @@ def run_missing(run: Run, runs: Path, data: Path | None, workers: int) -> Iterat
         return
     folder = folder_of(run, runs)
     try:
-        yield from resume(run, folder, data, LocalBackend(workers))
+        yield from resume(run, folder, data, LocalBackend(workers), models=False)
     except DivergedError as error:
         result = {"hash": run.hash, "seed": run.seed, "diverged": str(error), "round": len(folder.records())}
         folder.describe(DIVERGED, result)

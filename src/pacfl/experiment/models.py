@@ -1,0 +1,105 @@
+"""The models of a finished run: those of the clusters, and what every client needs to build its own."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from pacfl.errors import StoreError
+from pacfl.experiment.store import RunFolder
+from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.client_side import ClientSide, Setup
+from pacfl.federation.local import one_thread
+from pacfl.federation.message import ClientId, Message
+from pacfl.federation.schedule import RoundPlan
+from pacfl.learning.model import Vector
+
+
+@dataclass(frozen=True, eq=False)
+class StoredModels:
+    """What a run ended with, without the data and the code that trained it."""
+
+    models: Sequence[Vector]  # one for each cluster; only what is shared, of algorithms that share a part
+    cluster_of: Mapping[ClientId, int]
+    downloads: Mapping[ClientId, Message]  # what the server would send next
+    memory: Mapping[ClientId, Message]  # of clients that have trained
+    evaluated_in: Mapping[ClientId, int]  # the round, from 0, in which a client was evaluated last
+
+    def save(self, folder: RunFolder) -> None:
+        """Store them in the folder of their run."""
+        folder.save_models({f.name: getattr(self, f.name) for f in fields(self)})
+
+
+def stored_models(folder: RunFolder) -> StoredModels:
+    """The models in the folder of a finished run, verified."""
+    content = folder.load_models() if folder.result() is not None else None
+    if content is None:
+        raise StoreError(
+            f"{folder.path}: has no models; a run has them when it is finished, unless --no-models is given"
+        )
+    try:
+        return StoredModels(**content)
+    except TypeError:
+        raise StoreError(f"{folder.path}: its models are of another release of pacfl; run it again (--rerun)") from None
+
+
+def final_models(
+    algorithm: Algorithm, state: Any, memory: Mapping[ClientId, Message], plans: Iterable[RoundPlan]
+) -> StoredModels:
+    """The models after the last of the planned rounds, from the server's state and the clients' memory."""
+    clients = sorted(state.cluster_of)
+    evaluated_in = dict.fromkeys(clients, 0)
+    for t, plan in enumerate(plans):
+        evaluated_in |= dict.fromkeys(plan.evaluated, t)
+    return StoredModels(
+        models=list(state.models),
+        cluster_of={c: int(state.cluster_of[c]) for c in clients},
+        downloads={c: dict(algorithm.download(state, c)) for c in clients},
+        memory={c: dict(memory[c]) for c in clients if c in memory},
+        evaluated_in={c: evaluated_in[c] for c in clients},
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModels:
+    """Stored models together with the data and the code of the run: models by client, recomputed to the same bits."""
+
+    stored: StoredModels
+    setup: Setup
+
+    @property
+    def clients(self) -> list[ClientId]:
+        """The clients that the server knew at the end."""
+        return list(self.stored.cluster_of)
+
+    def cluster(self, client: ClientId) -> int:
+        """The cluster of a client."""
+        self._check(client)
+        return self.stored.cluster_of[client]
+
+    def received(self, client: ClientId) -> Vector:
+        """The model that was evaluated as `received`: (d,)."""
+        return self._model(ClientSide.received, client)
+
+    def personal(self, client: ClientId) -> Vector:
+        """The model that was evaluated as `personal`: (d,); the algorithm's own personalisation is run again."""
+        return self._model(ClientSide.personal, client)
+
+    def _model(self, method: Any, client: ClientId) -> Vector:
+        self._check(client)
+        memory = self.stored.memory.get(client)
+        if memory is None:
+            memory = self.setup.algorithm.init_client(self.setup.model)
+        with one_thread():  # as in the run
+            model: Vector = method(
+                self._side, self.stored.evaluated_in[client], client, self.stored.downloads[client], memory
+            )
+        return model
+
+    @cached_property
+    def _side(self) -> ClientSide:
+        return ClientSide(self.setup)
+
+    def _check(self, client: ClientId) -> None:
+        if client not in self.stored.cluster_of:
+            raise StoreError(f"the run ended without client {client}; it ended with {len(self.clients)} clients")
