@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pacfl.algorithms import ALGORITHMS, build
+from pacfl.algorithms import NAMES as NAMES
+from pacfl.algorithms import build
 from pacfl.data import digits, normalised
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import ClientIndices, ClientSide, Pool, Setup
@@ -34,7 +35,6 @@ LIVELY: Mapping[str, Mapping[str, Any]] = {
     "cfl": {"eps1": 1e9, "eps2": 0.0, "first_split": 1},
     "pacfl": {"threshold": 12.0},
 }
-NAMES = tuple(ALGORITHMS)
 
 
 def lively(name: str) -> Algorithm:

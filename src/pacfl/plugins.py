@@ -45,6 +45,8 @@ def find(kind: Kind, name: str, own: Mapping[str, Any]) -> Any:
             f"{_SINGULAR[kind]} {name!r} cannot be imported: {error}; an import path is package.module:Name, and the "
             "module is installed, in the folder of the experiment, or in the current one"
         ) from error
+    except Exception as error:  # the module may do anything
+        raise ConfigError(f"{_SINGULAR[kind]} {name!r} fails on import: {type(error).__name__}: {error}") from error
     return found
 
 
@@ -70,7 +72,10 @@ def digests(paths: Iterable[str]) -> dict[str, str]:
 @lru_cache
 def source_digest(package: str) -> str:
     """The SHA-256 of all Python files of a package or module: results are found by it, so code without is refused."""
-    found = util.find_spec(package)
+    try:
+        found = util.find_spec(package)
+    except ValueError:  # __main__ of a program, for one
+        found = None
     files: list[tuple[str, Path]] = []
     if found is not None and found.submodule_search_locations:
         folders = [Path(folder) for folder in found.submodule_search_locations]
@@ -88,7 +93,7 @@ def source_digest(package: str) -> str:
     return digest.hexdigest()
 
 
-def search_in(folder: Path) -> None:
+def search_in(folder: str | Path) -> None:
     """Let import paths lead to modules in a folder, after everything that is installed."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

@@ -102,6 +102,8 @@ def build(kind: type[Settings], table: object, section: str, where: str = "") ->
             raise ConfigError(f"{where} has no setting {key!r}: it is called {RENAMED[section][name]!r} now")
         if name not in known:
             raise ConfigError(f"{where} has no setting {key!r}{suggestion(key, hyphened(known))}")
+        if name in values:
+            raise ConfigError(f"{where} has {key!r} twice: with hyphens and with underscores; leave out one")
         values[name] = convert(value, hints[name], f"{section}.{key}")
     lacking = [n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING and n not in values]
     if lacking:
@@ -122,7 +124,8 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     if origin in (Union, UnionType):
         return next((convert(value, part, name) for part in parts if _fits(value, part)), value)
     if origin is tuple and isinstance(value, list | tuple):
-        return tuple(convert(v, parts[0], name) for v in value)
+        hints = parts if parts[1:] != (...,) and len(parts) == len(value) else parts[:1] * len(value)
+        return tuple(convert(v, h, name) for v, h in zip(value, hints, strict=True))
     if origin is Mapping and isinstance(value, Mapping):
         return {_key(k, parts[0], name): convert(v, parts[1], f"{name}.{k}") for k, v in value.items()}
     if hint is float and _fits(value, float):
@@ -155,18 +158,24 @@ def _key(key: Any, kind: type, name: str) -> Any:
         raise ConfigError(f"the keys of {name} must be {_WORDS[kind]} each, got {key!r}") from None
 
 
+def _bounds(parts: tuple[Any, ...]) -> list[Within]:
+    """Of an annotation; others may be meant for other libraries."""
+    return [part for part in parts[1:] if isinstance(part, Within)]
+
+
 def _fits(value: Any, hint: Any) -> bool:
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any:
         return True
     if origin is Annotated:
-        return _fits(value, parts[0]) and value in parts[1]
+        return _fits(value, parts[0]) and all(value in bound for bound in _bounds(parts))
     if origin in (Union, UnionType):
         return any(_fits(value, part) for part in parts)
     if origin is Literal:
         return value in parts
     if origin is tuple:
-        return isinstance(value, tuple) and all(_fits(v, parts[0]) for v in value)
+        hints = parts[:1] * len(value) if isinstance(value, tuple) and parts[1:] == (...,) else parts
+        return isinstance(value, tuple) and len(value) == len(hints) and all(map(_fits, value, hints))
     if origin is Mapping:
         pairs = value.items() if isinstance(value, Mapping) else ()
         return isinstance(value, Mapping) and all(_fits(k, parts[0]) and _fits(v, parts[1]) for k, v in pairs)
@@ -179,12 +188,14 @@ def _fits(value: Any, hint: Any) -> bool:
 def _expected(hint: Any) -> str:
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return f"{_expected(parts[0])} {parts[1]}"
+        return " ".join([_expected(parts[0]), *map(str, _bounds(parts))])
     if origin in (Union, UnionType):
         return " or ".join(map(_expected, parts))
     if origin is Literal:
         return f"{'one of ' if len(parts) > 1 else ''}{', '.join(map(repr, parts))}"
     if origin is tuple:
+        if parts[1:] != (...,):
+            return f"a list of {len(parts)}: {', '.join(map(_expected, parts))}"
         return f"a list, {_expected(parts[0])} each"
     if origin is Mapping:
         return f"a table, {_expected(parts[1])} each"

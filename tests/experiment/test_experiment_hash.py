@@ -73,7 +73,7 @@ CHANGES: dict[type, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("kind", CHANGES, ids=lambda kind: kind.__name__)
 def test_every_setting_changes_the_hash(kind: type) -> None:
     section, changes = CHANGES[kind]
-    assert set(changes) == {f.name for f in fields(kind)}, "a setting without a test"
+    assert set(changes) == {f.name for f in fields(kind)} - {"options"}, "a setting without a test"
     hashes = {only(table()).hash}
     for key, value in changes.items():
         hashes.add(only(table(**{section: {key: value}})).hash)

@@ -1,8 +1,10 @@
-"""The ten algorithms of the paper's comparison, one file each."""
+"""Algorithms, one file each: fedavg_ft.py has the algorithm `fedavg-ft`."""
 
-from collections.abc import Mapping
+import pkgutil
+from importlib import import_module
 from typing import Any, Final
 
+from pacfl import plugins
 from pacfl.algorithms.cfl import CFL
 from pacfl.algorithms.fedavg import FedAvg
 from pacfl.algorithms.fedavg_ft import FedAvgFT
@@ -10,41 +12,45 @@ from pacfl.algorithms.fednova import FedNova
 from pacfl.algorithms.fedprox import FedProx
 from pacfl.algorithms.ifca import IFCA
 from pacfl.algorithms.lg_fedavg import LGFedAvg
-from pacfl.algorithms.local_only import LocalOnly
 from pacfl.algorithms.pacfl import PACFL
 from pacfl.algorithms.per_fedavg import PerFedAvg
 from pacfl.algorithms.scaffold import Scaffold
+from pacfl.algorithms.solo import LocalOnly
 from pacfl.errors import ConfigError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.settings import build as build_settings
-from pacfl.settings import suggestion
 
-ALGORITHMS: Final[Mapping[str, type[Algorithm]]] = {
-    "solo": LocalOnly,
-    "fedavg": FedAvg,
-    "fedavg-ft": FedAvgFT,
-    "fedprox": FedProx,
-    "fednova": FedNova,
-    "scaffold": Scaffold,
-    "lg-fedavg": LGFedAvg,
-    "per-fedavg": PerFedAvg,
-    "ifca": IFCA,
-    "cfl": CFL,
-    "pacfl": PACFL,
-}
+NAMES: Final[tuple[str, ...]] = tuple(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
 
 
 def build(name: str, **settings: Any) -> Algorithm:
     """An algorithm by its name, with its hyper-parameters by theirs."""
-    if name not in ALGORITHMS:
-        raise ConfigError(f"no algorithm {name!r}{suggestion(name, ALGORITHMS)}")
-    return build_settings(ALGORITHMS[name], settings, name, where=name)
+    return build_settings(find(name), settings, name, where=name)
+
+
+def find(name: str) -> type[Algorithm]:
+    """The class of an algorithm: of a file beside this one, of an entry point, or of an import path."""
+    if name in NAMES:
+        module = import_module(f"{__name__}.{name.replace('-', '_')}")
+        (own,) = (kind for kind in vars(module).values() if _is_algorithm(kind) and kind.__module__ == module.__name__)
+        return own  # type: ignore[no-any-return]  # checked one line above
+    found = plugins.find("algorithms", name, dict.fromkeys(NAMES))
+    if not _is_algorithm(found) or "__dataclass_fields__" not in vars(found):
+        raise ConfigError(
+            f"algorithm {name!r} is {found!r}, expected a class that inherits from pacfl.Algorithm and is decorated "
+            "with @dataclass(frozen=True)"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _is_algorithm(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Algorithm)
 
 
 __all__ = [
-    "ALGORITHMS",
     "CFL",
     "IFCA",
+    "NAMES",
     "PACFL",
     "FedAvg",
     "FedAvgFT",
@@ -55,4 +61,5 @@ __all__ = [
     "PerFedAvg",
     "Scaffold",
     "build",
+    "find",
 ]

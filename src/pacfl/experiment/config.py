@@ -5,20 +5,22 @@ import itertools
 import json
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pacfl import algorithms, settings
+from pacfl import algorithms, plugins, settings
 from pacfl.data import build_scheme
+from pacfl.data.loading import LOADERS
+from pacfl.data.partition import SCHEMES
 from pacfl.errors import ConfigError
 from pacfl.experiment.store import FORMAT
 from pacfl.experiment.summary import label
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.engines import ENGINES
-from pacfl.learning.nets import NETS
+from pacfl.learning.nets import NETS, architecture
 from pacfl.settings import NonNegativeInt, PositiveInt, PositiveShare, ShareBelowOne, build, check, suggestion
 
 KEYS: Final = ("seeds", "engine", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation", "item")
@@ -43,14 +45,14 @@ class Data:
 
 @dataclass(frozen=True)
 class Net:
-    """Which network."""
+    """Which network, and its own settings."""
 
     name: str = "mlp"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check(self)
-        if self.name not in NETS:
-            raise ConfigError(f"no model {self.name!r}{suggestion(self.name, NETS)}")
+        architecture(self.name, self.options)
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,10 @@ class Run:
 
     def content(self) -> dict[str, Any]:
         """Everything that decides the result, as plain values."""
-        content: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **settings.content(self)}, sort_keys=True))
+        plain = {"format": FORMAT, **settings.content(self), "model": {"name": self.model.name, **self.model.options}}
+        if paths := _import_paths(self):
+            plain["plugins"] = plugins.digests(paths)
+        content: dict[str, Any] = json.loads(json.dumps(plain, sort_keys=True))
         return content
 
     @property
@@ -105,11 +110,16 @@ def read(path: Path, overrides: tuple[str, ...] = ()) -> list[Run]:
 
 
 def read_table(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The settings in an experiment file; overrides such as data.clients=20 replace its values."""
+    """The settings in an experiment file; overrides such as data.clients=20 replace its values.
+
+    From then on, import paths also lead to modules in the folder of the file and in the current one.
+    """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
+    plugins.search_in(path.parent.absolute())
+    plugins.search_in(Path.cwd())
     for override in overrides:
         _override(table, override)
     return table
@@ -170,14 +180,31 @@ def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str, engi
         raise ConfigError(f"[[algorithm]] {error}") from None
     return Run(
         seed,
-        build(Data, sections["data"], "data"),
-        build(Net, sections["model"], "model"),
+        build(Data, _scheme_snaked(sections["data"]), "data"),
+        _net(sections["model"]),
         build(LocalTraining, sections["learning"], "learning"),
         build(Schedule, sections["schedule"], "schedule"),
         algorithm,
         device,
         engine,
     )
+
+
+def _net(table: Mapping[str, Any]) -> Net:
+    options = {key: value for key, value in _snaked(table).items() if key != "name"}
+    return build(Net, {**({"name": table["name"]} if "name" in table else {}), "options": options}, "model")
+
+
+def _import_paths(run: Run) -> list[str]:
+    """Where the parts of a run come from that are not pacfl's own."""
+    named: tuple[tuple[plugins.Kind, str, Container[str]], ...] = (
+        ("algorithms", run.algorithm["name"], algorithms.NAMES),
+        ("models", run.model.name, NETS),
+        *(("datasets", name, LOADERS) for name in (run.data.name, *run.data.sets)),
+        ("partitions", run.data.scheme["kind"], SCHEMES),
+    )
+    paths = (plugins.import_path(kind, name) for kind, name, own in named if name not in own)
+    return [path for path in paths if path is not None]
 
 
 MOST_RUNS: Final = 100_000  # of one entry and seed
@@ -215,8 +242,19 @@ def _override(table: dict[str, Any], text: str) -> None:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
             raise ConfigError(f"--set {text}: {name} is not a table; edit the file instead")
+    for spelling in (key.replace("-", "_"), key.replace("_", "-")):
+        table.pop(spelling, None)
     table[key] = parsed
 
 
 def _snaked(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key.replace("-", "_"): value for key, value in table.items()}
+
+
+def _scheme_snaked(table: Mapping[str, Any]) -> dict[str, Any]:
+    """[data] with one spelling for the keys of its scheme and of tables in it: they are content of a run."""
+
+    def deep(value: Any) -> Any:
+        return {key: deep(own) for key, own in _snaked(value).items()} if isinstance(value, Mapping) else value
+
+    return {key: deep(value) if key == "scheme" else value for key, value in table.items()}

@@ -37,7 +37,7 @@ from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
 from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.eager import check_device, check_outputs
 from pacfl.learning.model import as_model
-from pacfl.learning.nets import NETS, InputShape
+from pacfl.learning.nets import InputShape, architecture
 from pacfl.learning.randomness import stream
 
 log = logging.getLogger("pacfl")
@@ -138,19 +138,25 @@ def build(run: Run, data: Path | None = None) -> Experiment:
     """Everything that a run describes, its data read from files."""
     dataset, divided = divide(run, data)
 
-    def architecture(shape: InputShape) -> nn.Module:
-        return NETS[run.model.name](shape, dataset.n_classes)
-
+    net = architecture(run.model.name, run.model.options)
     algorithm = algorithms.build(**run.algorithm)
     return assemble(
-        dataset, divided, architecture, algorithm, run.learning, run.schedule, run.seed, run.device, run.engine
+        dataset,
+        divided,
+        lambda shape: net(shape, dataset.n_classes),
+        algorithm,
+        run.learning,
+        run.schedule,
+        run.seed,
+        run.device,
+        run.engine,
     )
 
 
 def assemble(
     dataset: Dataset,
     divided: Partition,
-    architecture: Callable[[InputShape], nn.Module],
+    net: Callable[[InputShape], nn.Module],
     algorithm: Algorithm,
     learning: LocalTraining,
     schedule: Schedule,
@@ -162,7 +168,7 @@ def assemble(
     check_device(device)
     pool = prepare(dataset, divided)
     shape = _input_shape(pool.train.x)
-    model = as_model(lambda: architecture(shape), seed)
+    model = as_model(lambda: net(shape), seed)
     check_outputs(model.build(), pool.train, dataset.n_classes)
     try:
         plans = tuple(round_plans(schedule, divided.n_clients, seed))

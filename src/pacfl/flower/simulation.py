@@ -5,6 +5,7 @@ import pickle
 import queue
 import secrets
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
+from pacfl import plugins
 from pacfl.errors import ConfigError, NoReplyError
 from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.message import ClientId, Message
@@ -97,6 +99,7 @@ class Simulation:
         folder = self.folder / federation
         folder.mkdir(mode=0o700)
         with (folder / SIDE).open("wb") as file:
+            pickle.dump(sys.path, file)  # plug-ins may be beside an experiment
             ray.cloudpickle.dump(setup, file)  # type: ignore[no-untyped-call]  # models are built by local functions
         nodes = {c: self.nodes[c] for c in range(n_clients)}
         yield Simulated(
@@ -150,6 +153,8 @@ def _client_loader(folder: Path) -> ClientLoader:
 def _side(path: Path) -> ClientSide:
     """Read once in every process. The file was written by this program."""
     with path.open("rb") as file:
+        for folder in pickle.load(file):
+            plugins.search_in(folder)
         return ClientSide(pickle.load(file))
 
 

@@ -1,14 +1,18 @@
-"""The networks of the paper, and an MLP."""
+"""The networks of the paper, and an MLP; those of other packages by name."""
 
+import inspect
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 
-from pacfl.errors import ModelError
+from pacfl import plugins
+from pacfl.errors import ConfigError, ModelError
+from pacfl.settings import PositiveInt, check_value, convert, hyphened, suggestion
 
 InputShape = tuple[int, int, int]  # channels, height, width
+Architecture = Callable[[InputShape, int], nn.Module]  # shape of a sample, number of outputs
 
 
 def lenet5(shape: InputShape, n_classes: int) -> nn.Module:
@@ -55,7 +59,7 @@ class ResNet9(nn.Module):
         return logits
 
 
-def mlp(shape: InputShape, n_classes: int, hidden: int = 200) -> nn.Module:
+def mlp(shape: InputShape, n_classes: int, hidden: PositiveInt = 200) -> nn.Module:
     """One hidden layer."""
     features = int(torch.tensor(shape).prod())
     return nn.Sequential(nn.Flatten(), nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, n_classes))
@@ -66,12 +70,54 @@ def logistic(shape: InputShape, n_classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(int(torch.tensor(shape).prod()), n_classes))
 
 
-NETS: Final[Mapping[str, Callable[[InputShape, int], nn.Module]]] = {
+NETS: Final[Mapping[str, Callable[..., nn.Module]]] = {
     "lenet5": lenet5,
     "resnet9": ResNet9,
     "mlp": mlp,
     "logistic": logistic,
 }
+
+
+def architecture(name: str, options: Mapping[str, Any]) -> Architecture:
+    """The net of a name, with its options as keyword arguments: one of ours, of an entry point, or of an import path.
+
+    It is called with the shape and the number of outputs if it takes two positional arguments, else without.
+    """
+    net = plugins.find("models", name, NETS)
+    if not callable(net):
+        raise ConfigError(f"model {name!r} is {net!r}, expected a class or a function that returns a torch module")
+    shaped, given = _arguments(name, net, options)
+
+    def build(shape: InputShape, n_outputs: int) -> nn.Module:
+        module = net(shape, n_outputs, **given) if shaped else net(**given)
+        if not isinstance(module, nn.Module):
+            raise ModelError(f"model {name!r} returned {type(module).__name__}, expected a torch module")
+        return module
+
+    return build
+
+
+def _arguments(name: str, net: Callable[..., Any], options: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
+    """Whether a net takes the shape and the number of outputs, and its options, each checked by its annotation."""
+    parameters = list(inspect.signature(net, eval_str=True).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    shaped = len(positional) >= 2 and all(p.default is p.empty for p in positional[:2])
+    known = {p.name for p in positional[2 if shaped else 0 :]} | {
+        p.name for p in parameters if p.kind is p.KEYWORD_ONLY
+    }
+    given = {key.replace("-", "_"): value for key, value in options.items()}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for key in given:
+            if key not in known:
+                raise ConfigError(f"{name} has no setting {key!r}{suggestion(key, ('name', *hyphened(sorted(known))))}")
+    lacking = [p.name for p in parameters if p.name in known and p.default is p.empty and p.name not in given]
+    if lacking:
+        raise ConfigError(f"{name} needs {', '.join(hyphened(lacking))}")
+    for p in parameters:
+        if p.name in given and p.annotation is not p.empty:
+            given[p.name] = convert(given[p.name], p.annotation, p.name)
+            check_value(f"{name}.{p.name}", given[p.name], p.annotation)
+    return shaped, given
 
 
 def _block(inputs: int, outputs: int) -> nn.Module:

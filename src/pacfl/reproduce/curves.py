@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from pacfl.algorithms import ALGORITHMS
 from pacfl.reproduce.figures import Figure, save
 from pacfl.reproduce.items import Item
 from pacfl.reproduce.outcome import Outcome
@@ -15,6 +14,19 @@ from pacfl.reproduce.tables import Runs, Table, named, over_seeds
 
 ROUNDS: Final = (10, 20, 40, 80)  # the paper's budget is 80
 PROTOCOLS: Final = ("received", "last_trained")
+ORDER: Final = (
+    "solo",
+    "fedavg",
+    "fedavg-ft",
+    "fedprox",
+    "fednova",
+    "scaffold",
+    "lg-fedavg",
+    "per-fedavg",
+    "ifca",
+    "cfl",
+    "pacfl",
+)
 STYLES: Final = ("-", "--", ":", "-.")  # of an algorithm, and of its variants
 
 
@@ -47,9 +59,8 @@ def _columns(outcome: Outcome) -> dict[str, dict[str, Runs]]:
 
 
 def _ordered(methods: Iterable[str]) -> list[str]:
-    """In the order of the algorithms; variants of one in the order of the runs."""
-    order = list(ALGORITHMS)
-    return sorted(methods, key=lambda method: order.index(_algorithm(method)))
+    """In the paper's order of algorithms; variants of one in the order of the runs."""
+    return sorted(methods, key=lambda method: ORDER.index(_algorithm(method)))
 
 
 def _algorithm(method: str) -> str:
