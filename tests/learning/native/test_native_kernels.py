@@ -21,7 +21,13 @@ from pacfl.learning.native.kernels.pools import (
     write_rectifier,
     write_rectifier_gradient,
 )
-from pacfl.learning.native.kernels.step import write_extras, write_inner_step, write_step
+from pacfl.learning.native.kernels.step import (
+    write_extras,
+    write_inner_step,
+    write_masked_step,
+    write_masking,
+    write_step,
+)
 from pacfl.learning.native.packing import row_length
 from pacfl.learning.native.plan import AvgPool, Dense, Map, MaxPool, Rectify, Weights, Window
 from pacfl.learning.native.target import Target
@@ -195,6 +201,23 @@ def test_a_step_is_torchs(target: Target) -> None:
     optimiser.state[leaf]["momentum_buffer"] = tensor(v)
     optimiser.step()
     np.testing.assert_allclose(weights, leaf.detach().numpy(), atol=1e-6)
+
+
+@targets
+def test_a_masked_step_is_a_step_of_some_weights(target: Target) -> None:
+    """The others stay, even where their gradient is NaN."""
+    n = 3 * target.lanes
+    w, v, g, mask = (drawn(n, seed=i) for i in range(4))
+    mask = np.maximum(mask, 0)
+    expected = room(w)
+    call(target, lambda m: write_step(m, "kernel"), expected, room(v), room(g), n, 0.1, 0.9, 0.01)
+    weights = room(w)
+    given = room(np.where(mask == 0, np.nan, g))
+    call(target, lambda m: write_masked_step(m, "kernel"), weights, room(v), given, room(mask), n, 0.1, 0.9, 0.01)
+    assert np.array_equal(weights, np.where(mask == 0, w, expected))
+    ahead = room(expected)
+    call(target, lambda m: write_masking(m, "kernel", n), room(w), room(mask), ahead)
+    assert np.array_equal(ahead, weights)
 
 
 @targets

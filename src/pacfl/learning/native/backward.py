@@ -17,7 +17,7 @@ from pacfl.learning.native.kernels.pools import (
 from pacfl.learning.native.kernels.step import RATES, write_step
 from pacfl.learning.native.plan import AvgPool, Convolve, MaxPool, OnMaps
 
-BATCH = {"labels": LONGS, "rows": LONGS, "n": LONG, "scale": FLOAT}
+BATCH = {"labels": LONGS, "rows": LONGS, "sample_weight": FLOATS, "n": LONG, "scale": FLOAT}
 STATE = {"weights": FLOATS, "workspace": FLOATS, "gradient": FLOATS}
 
 
@@ -30,7 +30,7 @@ class Backward:
 
 
 def write_backward(c: Context) -> Backward:
-    """`scale` times the sum of the gradients of n samples, from what the forward pass stored in their slabs."""
+    """`scale` times the weighted sum of gradients of n samples, from what the forward pass stored in their slabs."""
     loss = write_loss_gradient(c.module, "loss_gradient", c.plan.n_outputs)
     of_sources = _write_source_gradients(c)
     on_maps = _write_maps(c)
@@ -52,7 +52,8 @@ def _losses(f: Function, c: Context, loss: Function) -> None:
     with f.loop("sample", f.n) as i:
         slab = f.workspace.at(c.layout.scratch).at(i * c.layout.slab)
         label = f.labels.number(f.rows.number(i))
-        f.call(loss, slab.at(c.outputs), slab.at(c.outputs_gradient), label, f.scale)
+        scale = f.scale * f.sample_weight.number(i)
+        f.call(loss, slab.at(c.outputs), slab.at(c.outputs_gradient), label, scale)
 
 
 def _write_source_gradients(c: Context) -> list[Function | None]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.errors import ModelError
 from pacfl.learning.client_context import NO_TERMS, GradientTerms, LocalTraining, Samples, SampleSubset
 from pacfl.learning.model import Vector
 from pacfl.learning.native.compiling import Machine
@@ -20,10 +21,10 @@ AT_ONCE = 20  # samples in the workspace when no batch says how many
 
 _ARRAY, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 _LOGITS = (_ARRAY, _ARRAY, _NUMBER, _NUMBER, _ARRAY, _ARRAY, _ARRAY)
-_GRADIENT = (_ARRAY, _ARRAY, _ARRAY, _NUMBER, _FLOAT, _ARRAY, _ARRAY, _ARRAY)
+_GRADIENT = (*[_ARRAY] * 4, _NUMBER, _FLOAT, *[_ARRAY] * 3)
 _REORDER = (_ARRAY, _ARRAY, _ARRAY, _NUMBER)
-_EXTRAS = (_NUMBER, _ARRAY, _FLOAT, _ARRAY, _NUMBER, _ARRAY, _FLOAT)
-_TRAIN = (*[_ARRAY] * 3, *[_NUMBER] * 3, *[_ARRAY] * 4, *[_FLOAT] * 3, *_EXTRAS)
+_EXTRAS = (_NUMBER, _ARRAY, _FLOAT, _ARRAY, _NUMBER, _ARRAY, _FLOAT, _NUMBER, _ARRAY)
+_TRAIN = (*[_ARRAY] * 4, *[_NUMBER] * 3, *[_ARRAY] * 4, *[_FLOAT] * 3, *_EXTRAS)
 
 
 class Native:
@@ -39,6 +40,7 @@ class Native:
         self._gradient = self._machine.function("gradient_of", _GRADIENT)
         self._train = self._machine.function("train", _TRAIN)
         self._reorder = self._machine.function("reorder", _REORDER)
+        self._trainable = _trainable(plan)
         self._free: list[_Workspace] = []
 
     def sgd(
@@ -51,8 +53,12 @@ class Native:
         seed: int = 0,  # noqa: ARG002 - nothing is drawn here
     ) -> Vector:
         """Train from w on batches in the given order."""
+        if terms.local_step is not None:
+            raise ModelError("the native engine runs no torch code, so no local_step; use engine = eager or auto")
         x, y, rows = self._located(samples)
         ordered = _checked_order(order, len(rows), rows)
+        sample_weight = _weights_in(order, len(rows), terms.sample_weight)
+        mask = self._mask(terms.mask)
         mu, anchor = terms.prox if terms.prox is not None else (0.0, None)
         extras = terms.prox is not None or terms.gradient_correction is not None
         with self._workspace(min(learning.batch_size, len(rows))) as own:
@@ -61,12 +67,15 @@ class Native:
             if extras:
                 self._pack(anchor, own.anchor)
                 self._pack(terms.gradient_correction, own.gradient_correction)
+            if mask is not None:
+                self._pack(mask.astype(np.float32), own.mask)
             self._train(
-                _at(x), _at(y), _at(ordered), len(ordered), len(rows), learning.batch_size,
+                _at(x), _at(y), _at(ordered), _at(sample_weight), len(ordered), len(rows), learning.batch_size,
                 _at(own.weights), _at(own.memory), _at(own.gradient), _at(own.velocity),
                 learning.lr, learning.momentum, learning.weight_decay,
                 extras, _at(own.anchor), mu, _at(own.gradient_correction),
                 terms.inner_step is not None, _at(own.ahead), terms.inner_step or 0.0,
+                mask is not None, _at(own.mask),
             )  # fmt: skip
             return self._unpacked(own.weights)
 
@@ -75,13 +84,16 @@ class Native:
         x, y, rows = self._located(samples)
         with self._workspace(min(AT_ONCE, len(rows))) as own:
             self._pack(w, own.weights)
-            total = np.zeros_like(own.gradient)
+            total, equal = np.zeros_like(own.gradient), np.ones(AT_ONCE, dtype=np.float32)
             for start in range(0, len(rows), AT_ONCE):
                 some = rows[start : start + AT_ONCE]
                 arrays = _at(own.weights), _at(own.memory), _at(own.gradient)
-                self._gradient(_at(x), _at(y), _at(some), len(some), 1 / len(rows), *arrays)
+                self._gradient(_at(x), _at(y), _at(some), _at(equal), len(some), 1 / len(rows), *arrays)
                 total += own.gradient
-            return self._unpacked(total)
+            gradient = self._unpacked(total)
+        if self._trainable is not None:
+            gradient[~self._trainable] = 0
+        return gradient
 
     def evaluate(self, w: Vector, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """For every sample: the outputs of the model, and the loss."""
@@ -102,6 +114,15 @@ class Native:
             raise ValueError(f"vectors must have {self._program.plan.n_weights} weights, got shape {vector.shape}")
         origins, given = self._program.packing.origins, np.require(vector, np.float32, "C")
         self._reorder(_at(given), _at(origins), _at(to), len(origins))
+
+    def _mask(self, given: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+        """Which weights are trained, if not all: the given ones without those that the model froze."""
+        n = self._program.plan.n_weights
+        if given is not None and (given.shape != (n,) or given.dtype != np.bool_):
+            raise ValueError(f"mask must be {n} booleans, got {given.dtype} of shape {given.shape}")
+        if given is None or self._trainable is None:
+            return self._trainable if given is None else given
+        return given & self._trainable
 
     def _unpacked(self, packed: NDArray[np.float32]) -> Vector:
         positions = self._program.packing.positions
@@ -153,11 +174,12 @@ class _Workspace:
     ahead: NDArray[np.float32]
     anchor: NDArray[np.float32]
     gradient_correction: NDArray[np.float32]
+    mask: NDArray[np.float32]
     memory: NDArray[np.float32]
 
     @classmethod
     def of(cls, program: Program) -> "_Workspace":
-        sizes = [program.packing.size + program.target.lanes] * 6 + [program.layout.floats(1)]
+        sizes = [program.packing.size + program.target.lanes] * 7 + [program.layout.floats(1)]
         return cls(program, *map(_aligned, sizes))
 
     def grow(self, samples: int) -> None:
@@ -178,6 +200,25 @@ def _checked_order(order: NDArray[np.int64], n: int, rows: NDArray[np.int64]) ->
     if order.shape[1:] != (n,) or (order.size and not 0 <= order.min() <= order.max() < n):
         raise ValueError(f"order must be (epochs, {n}) with indices of samples, got shape {order.shape}")
     return rows[order]
+
+
+def _weights_in(order: NDArray[np.int64], n: int, sample_weight: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    """The weights of samples in the order of training; by default all are one, which changes no bit."""
+    if sample_weight is None:
+        return np.ones(order.shape, dtype=np.float32)
+    if sample_weight.shape != (n,):
+        raise ValueError(f"sample_weight must have one weight for each of {n} samples, got shape {sample_weight.shape}")
+    return np.require(sample_weight[order], np.float32, "C")
+
+
+def _trainable(plan: Plan) -> NDArray[np.bool_] | None:
+    """(d,) which weights may change; None if all of them."""
+    if not plan.frozen:
+        return None
+    trainable = np.ones(plan.n_weights, dtype=np.bool_)
+    for start, end in plan.frozen:
+        trainable[start:end] = False
+    return trainable
 
 
 def _cross_entropy(logits: NDArray[np.float32], y: NDArray[np.int64]) -> NDArray[np.float32]:

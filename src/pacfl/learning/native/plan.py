@@ -144,6 +144,7 @@ class Plan:
     on_maps: tuple[OnMaps, ...]
     dense: tuple[Dense, ...]
     n_weights: int
+    frozen: tuple[Pair, ...] = ()  # first and one after the last of the weights that never change
 
     @property
     def source(self) -> Map:

@@ -1,7 +1,7 @@
 """nn.Module -> plan, by tracing it with torch.fx: which layers a sample passes, with which shapes."""
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,7 +65,7 @@ class _Reader(fx.Interpreter):
         super().__init__(graph)
         self._shape = shape
         self._offsets = _offsets(module)
-        self._n_weights = sum(p.numel() for p in module.parameters())
+        self._parameters = list(module.parameters())
         self._steps: list[_Step] = []
         self._dense: list[Dense] = []
         self._now = Map(*shape) if len(shape) == 3 else Map(int(torch.tensor(shape).prod()), 1, 1)
@@ -82,7 +82,8 @@ class _Reader(fx.Interpreter):
             raise UnsupportedModelError("its output is not a vector")
         if self._used != set(self._offsets):
             raise UnsupportedModelError(f"weights {sorted(set(self._offsets) - self._used)} are not used")
-        return Plan(self._shape, maps, tuple(self._dense), self._n_weights)
+        n_weights = sum(p.numel() for p in self._parameters)
+        return Plan(self._shape, maps, tuple(self._dense), n_weights, _frozen(self._parameters))
 
     def run_node(self, n: fx.Node) -> Any:
         """Record what the node does, if it is on the path of the samples."""
@@ -248,6 +249,16 @@ def _offsets(module: nn.Module) -> dict[str, int]:
         offsets[name] = start
         start += p.numel()
     return offsets
+
+
+def _frozen(parameters: Iterable[nn.Parameter]) -> tuple[Pair, ...]:
+    """Where parameters that are not trained lie in the model's vector."""
+    frozen, start = [], 0
+    for p in parameters:
+        if not p.requires_grad:
+            frozen.append((start, start + p.numel()))
+        start += p.numel()
+    return tuple(frozen)
 
 
 def _padding(layer: nn.Conv2d, kernel: Pair, name: str) -> Pair:

@@ -1,4 +1,4 @@
-"""Kernels on weights: one step of SGD, and the inner step of Per-FedAvg."""
+"""Kernels on weights: one step of SGD, of all of them or of some, and the inner step of Per-FedAvg."""
 
 from dataclasses import dataclass
 
@@ -41,6 +41,18 @@ def write_step(module: Module, name: str) -> Function:
     return f
 
 
+def write_masked_step(module: Module, name: str) -> Function:
+    """The same step of the weights whose mask is not zero; the others stay as they are, whatever their gradient."""
+    arrays = {"weights": FLOATS, "velocity": FLOATS, "gradient": FLOATS, "mask": FLOATS, "n": LONG}
+    with module.function(name, **arrays, **RATES) as f:
+        step = Step.of(f)
+        with f.loop("weight", f.n, step=f.lanes) as i:
+            before = f.weights.vector(i)
+            step.take(f, i, f.gradient.vector(i))
+            f.weights.put(i, f.choose(f.mask.vector(i).is_zero(), before, f.weights.vector(i)))
+    return f
+
+
 def write_extras(module: Module, name: str, size: int) -> Function:
     """`gradient` <- gradient + prox (weights - anchor) + gradient_correction."""
     arrays = dict.fromkeys(("weights", "gradient", "anchor", "gradient_correction"), FLOATS)
@@ -56,4 +68,12 @@ def write_inner_step(module: Module, name: str, size: int) -> Function:
     arrays = dict.fromkeys(("weights", "gradient", "ahead"), FLOATS)
     with module.function(name, **arrays, alpha=FLOAT) as f, f.loop("weight", size, step=f.lanes) as i:
         f.ahead.put(i, f.weights.vector(i) - f.everywhere(f.alpha) * f.gradient.vector(i))
+    return f
+
+
+def write_masking(module: Module, name: str, size: int) -> Function:
+    """`ahead` <- weights where the mask is zero."""
+    arrays = dict.fromkeys(("weights", "mask", "ahead"), FLOATS)
+    with module.function(name, **arrays) as f, f.loop("weight", size, step=f.lanes) as i:
+        f.ahead.put(i, f.choose(f.mask.vector(i).is_zero(), f.weights.vector(i), f.ahead.vector(i)))
     return f
