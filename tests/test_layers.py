@@ -24,6 +24,7 @@ LAYERS = (
     "federation",
     "algorithms",
     "experiment",
+    "exporting",
     "reproduce",
     "report",
     "flower",
