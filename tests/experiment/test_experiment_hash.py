@@ -51,7 +51,17 @@ CHANGES: dict[type, tuple[str, dict[str, Any]]] = {
         },
     ),
     Net: ("model", {"name": "logistic"}),
-    LocalTraining: ("learning", {"epochs": 2, "batch_size": 11, "lr": 0.02, "momentum": 0.6, "weight_decay": 0.1}),
+    LocalTraining: (
+        "learning",
+        {
+            "epochs": 2,
+            "batch_size": 11,
+            "lr": 0.02,
+            "momentum": 0.6,
+            "weight_decay": 0.1,
+            "loss": "squared-error",
+        },
+    ),
     Schedule: (
         "schedule",
         {

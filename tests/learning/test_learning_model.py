@@ -278,7 +278,7 @@ class Broken(nn.Module):
         (TwoOutputs, (10,), "returns a tuple"),
         (OnlyInTraining, (10,), "returns a tuple"),
         (TwoInputs, (10,), "TypeError.*'b'.*concatenate the inputs"),
-        (lambda: nn.Embedding(5, 10), (3,), "RuntimeError.*embed tokens before"),
+        (lambda: nn.Embedding(5, 10), (3,), "RuntimeError.*give integer samples"),
         (lambda: mlp((1, 4, 4), 10), (1, 5, 5), r"of shape \(1, 5, 5\): RuntimeError"),
         (Broken, (5,), "IndexError"),
         (lambda: nn.BatchNorm1d(10, track_running_stats=False), (10,), "ValueError.*nn.GroupNorm"),

@@ -21,6 +21,7 @@ from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.engines import ENGINES
 from pacfl.learning.nets import NETS, architecture
+from pacfl.learning.settings import LOSS_NAMES
 from pacfl.settings import NonNegativeInt, PositiveInt, PositiveShare, ShareBelowOne, build, check, suggestion
 
 KEYS: Final = ("seeds", "engine", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation", "item")
@@ -202,6 +203,7 @@ def _import_paths(run: Run) -> list[str]:
         ("models", run.model.name, NETS),
         *(("datasets", name, LOADERS) for name in (run.data.name, *run.data.sets)),
         ("partitions", run.data.scheme["kind"], SCHEMES),
+        ("losses", run.learning.loss, LOSS_NAMES),
     )
     paths = (plugins.import_path(kind, name) for kind, name, own in named if name not in own)
     return [path for path in paths if path is not None]

@@ -36,6 +36,7 @@ from pacfl.federation.rounds import Backend, Round, SimulatedClients, rounds
 from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
 from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.eager import check_device, check_outputs
+from pacfl.learning.losses import find_loss
 from pacfl.learning.model import as_model
 from pacfl.learning.nets import InputShape, architecture
 from pacfl.learning.randomness import stream
@@ -139,11 +140,12 @@ def build(run: Run, data: Path | None = None) -> Experiment:
     dataset, divided = divide(run, data)
 
     net = architecture(run.model.name, run.model.options)
+    n_outputs = find_loss(run.learning.loss).n_outputs(dataset.y_train.shape[1:], dataset.n_classes)
     algorithm = algorithms.build(**run.algorithm)
     return assemble(
         dataset,
         divided,
-        lambda shape: net(shape, dataset.n_classes),
+        lambda shape: net(shape, n_outputs),
         algorithm,
         run.learning,
         run.schedule,
@@ -169,7 +171,7 @@ def assemble(
     pool = prepare(dataset, divided)
     shape = _input_shape(pool.train.x)
     model = as_model(lambda: net(shape), seed)
-    check_outputs(model.build(), pool.train, dataset.n_classes)
+    check_outputs(model.build(), pool.train, dataset.n_classes, find_loss(learning.loss))
     try:
         plans = tuple(round_plans(schedule, divided.n_clients, seed))
     except ConfigError as error:

@@ -60,7 +60,10 @@ class ClientSide:
         """Build the engine."""
         self.algorithm, self.model, self.pool = setup.algorithm, setup.model, setup.pool
         self.learning, self.seed = setup.learning, setup.seed
-        self.engine = build_engine(setup.engine, setup.model, setup.pool.train.x.shape[1:], setup.device)
+        x = setup.pool.train.x
+        self.engine = build_engine(
+            setup.engine, setup.model, x.shape[1:], setup.device, setup.learning, integers=x.dtype.kind == "i"
+        )
         self._predictions: OrderedDict[bytes, PredictionCache] = OrderedDict()
         self._scores: dict[tuple[ClientId, str], tuple[bytes, Score]] = {}
         self._lock = threading.Lock()

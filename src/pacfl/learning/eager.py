@@ -6,14 +6,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pacfl.errors import ModelError
 from pacfl.learning.client_context import NO_TERMS, GradientTerms, LocalTraining, Samples
+from pacfl.learning.losses import LOSSES, Loss
 from pacfl.learning.model import Model, Vector
 
 EVALUATION_BATCH = 500
+CROSS_ENTROPY = LOSSES["cross-entropy"]
 
 
 class Eager:
@@ -21,8 +22,9 @@ class Eager:
 
     batch_dependent = True
 
-    def __init__(self, model: Model, device: str = "cpu") -> None:
+    def __init__(self, model: Model, device: str = "cpu", loss: Loss = CROSS_ENTROPY) -> None:
         """Build the module on the device. Only the CPU is tested."""
+        self._loss = loss
         self._device = torch.device(device)
         self._module = model.build().to(self._device)
         self._w = torch.empty(len(model.initial), device=self._device)
@@ -86,9 +88,9 @@ class Eager:
         for start in range(0, len(samples.y), EVALUATION_BATCH):
             batch = slice(start, start + EVALUATION_BATCH)
             x, y = self._tensors(Samples(samples.x[batch], samples.y[batch]))
-            logits = self._module(x)
-            outputs.append(logits.cpu().numpy())
-            losses.append(cross_entropy(logits, y, reduction="none").cpu().numpy())
+            predicted = self._module(x)
+            outputs.append(predicted.reshape(len(y), -1).cpu().numpy())
+            losses.append(self._loss.per_sample(predicted, y).cpu().numpy())
         return np.concatenate(outputs), np.concatenate(losses)
 
     def _batch_gradient(self, x: Tensor, y: Tensor, inner_step: float | None) -> Tensor:
@@ -103,7 +105,7 @@ class Eager:
 
     def _gradient(self, x: Tensor, y: Tensor) -> Tensor:
         self._g.zero_()
-        loss: Tensor = cross_entropy(self._module(x), y)
+        loss = self._loss.mean(self._module(x), y)
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return self._g
 
@@ -130,35 +132,84 @@ def check_device(device: str) -> None:
         raise ModelError(f"device {device!r} cannot be used here ({first}); use 'cpu'") from None
 
 
-def check_outputs(module: nn.Module, samples: Samples, n_classes: int) -> None:
-    """Refuse a model that does not turn samples into one logit per class at least, before training starts.
+def check_outputs(module: nn.Module, samples: Samples, n_classes: int, loss: Loss = CROSS_ENTROPY) -> None:
+    """Refuse a model whose outputs for these samples do not fit the loss, before training starts.
 
     One sample is sent through, in training and in evaluation: the last batch of an epoch may have no more.
     """
+    check_targets(samples.y, loss)
+    kind = "int64" if samples.x.dtype.kind == "i" else "float32"
     shape = ", ".join(map(str, samples.x.shape[1:]))
-    expected = f"it must take one float32 tensor of shape (n, {shape}) and return logits of shape (n, {n_classes})"
-    x = torch.tensor(samples.x[:1])  # a copy, for the samples may be read-only
+    expected = f"it must take one {kind} tensor of shape (n, {shape}) and return {_outputs(samples.y, n_classes, loss)}"
+    # The sample with the largest token id, for an embedding may have too few rows
+    at = int(samples.x.reshape(len(samples.x), -1).max(axis=1).argmax()) if kind == "int64" else 0
+    x, y = (torch.tensor(array[at : at + 1]) for array in (samples.x, samples.y))  # copies: they may be read-only
     for training in (True, False):
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 outputs = module.train(training)(x)
         except Exception as error:  # whatever a forward function may raise
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             raise ModelError(
-                f"the model failed on one sample of shape ({shape}): {reason}; {expected}. {_hint(module, error)}"
+                f"the model failed on one sample of shape ({shape}): {_reason(error)}; {expected}. "
+                f"{_hint(module, samples, error)}"
             ) from error
         if not isinstance(outputs, Tensor):
-            raise ModelError(f"the model returns a {type(outputs).__name__}; {expected}. Return the logits alone")
-        if outputs.ndim != 2 or len(outputs) != 1 or outputs.shape[1] < n_classes:
-            returned = f"a tensor of shape {tuple(outputs.shape)} for one sample"
-            raise ModelError(f"the model returns {returned}, the data have {n_classes} classes; {expected}")
+            raise ModelError(f"the model returns a {type(outputs).__name__}; {expected}. Return the outputs alone")
+        returned = f"the model returns a tensor of shape {tuple(outputs.shape)} for one sample"
+        if loss.targets == "classes":
+            if outputs.ndim != 2 or len(outputs) != 1 or outputs.shape[1] < n_classes:
+                raise ModelError(f"{returned}, the data have {n_classes} classes; {expected}")
+        elif len(outputs.shape) < 1 or len(outputs) != 1 or outputs.numel() != y.numel():
+            raise ModelError(f"{returned}, a target has {y.numel()} values; {expected}")
+        _check_losses(loss, outputs, y)
 
 
-def _hint(module: nn.Module, error: Exception) -> str:
+def check_targets(y: NDArray[np.generic], loss: Loss) -> None:
+    """Refuse targets that are not of the loss's kind."""
+    if loss.targets == "classes" and not (y.dtype.kind in "iu" and y.ndim == 1):
+        raise ModelError(
+            f"the loss is for classes, integers of shape (n,); the targets are {y.dtype} of shape {y.shape}; "
+            "set loss to squared-error or absolute-error for numbers, to binary-cross-entropy for labels of 0 and 1"
+        )
+    if loss.targets == "labels" and not np.isin(y, (0, 1)).all():
+        raise ModelError(
+            f"the loss is for labels that are 0 or 1, the targets have {y[~np.isin(y, (0, 1))].flat[0]}; "
+            "set loss to cross-entropy for classes, to squared-error for numbers"
+        )
+
+
+def _check_losses(loss: Loss, outputs: Tensor, y: Tensor) -> None:
+    try:
+        losses = loss.per_sample(outputs, y)
+    except Exception as error:  # whatever a plug-in may raise
+        raise ModelError(f"the loss failed on the outputs of one sample: {_reason(error)}") from error
+    if not isinstance(losses, Tensor) or losses.shape != (1,):
+        got = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else f"a {type(losses).__name__}"
+        raise ModelError(f"the loss must return one number for each sample, shape (n,); for one sample it gave {got}")
+
+
+def _outputs(y: NDArray[np.generic], n_classes: int, loss: Loss) -> str:
+    """What a model must return."""
+    if loss.targets == "classes":
+        return f"logits of shape (n, {n_classes})"
+    size = loss.n_outputs(y.shape[1:], n_classes)
+    return f"{'logits' if loss.targets == 'labels' else 'values'} of shape (n, {size})"
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _hint(module: nn.Module, samples: Samples, error: Exception) -> str:
     """What to do about a failure of the forward function, by its likely cause."""
     layers = list(module.modules())
-    if any(isinstance(layer, nn.Embedding | nn.EmbeddingBag) for layer in layers):
-        return "Samples are normalised numbers, never token ids: embed tokens before, and give the vectors as samples"
+    embeds = any(isinstance(layer, nn.Embedding | nn.EmbeddingBag) for layer in layers)
+    if embeds and samples.x.dtype.kind != "i":
+        return "An embedding takes token ids: give integer samples, which are not normalised"
+    if embeds and isinstance(error, IndexError):
+        return f"An embedding needs a row for every token id; the largest one is {samples.x.max()}"
+    if not embeds and samples.x.dtype.kind == "i":
+        return "Integer samples are not normalised: begin with nn.Embedding, or give float32 samples"
     if isinstance(error, TypeError):
         return "If it has several inputs, concatenate the inputs in one array and split them in forward"
     if isinstance(error, ValueError) and any(isinstance(layer, _BatchNorm) for layer in layers):

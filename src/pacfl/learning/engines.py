@@ -7,6 +7,7 @@ import numpy as np
 from pacfl.errors import ModelError
 from pacfl.learning.client_context import Engine, GradientTerms, Samples
 from pacfl.learning.eager import Eager
+from pacfl.learning.losses import find_loss
 from pacfl.learning.model import Model, UnsupportedModelError, Vector
 from pacfl.learning.randomness import stream
 from pacfl.learning.settings import ENGINES as ENGINES
@@ -15,6 +16,7 @@ from pacfl.learning.settings import LocalTraining
 log = logging.getLogger("pacfl")
 
 N_COMPARED = 13  # samples: with a batch of 5, the last has 3
+DEFAULT = LocalTraining()
 TOLERANCE = 1e-4  # of the largest change; rounding is a hundred times smaller, a wrong layer far larger
 
 
@@ -24,15 +26,30 @@ def check_engine(name: str) -> None:
         raise ModelError(f"engine must be one of {', '.join(ENGINES)}, got {name!r}")
 
 
-def build_engine(name: str, model: Model, shape: tuple[int, ...], device: str = "cpu") -> Engine:
-    """The engine for a model and samples of a shape; if `auto` falls back to the eager one, a warning says why."""
+def build_engine(
+    name: str,
+    model: Model,
+    shape: tuple[int, ...],
+    device: str = "cpu",
+    learning: LocalTraining = DEFAULT,
+    *,
+    integers: bool = False,
+) -> Engine:
+    """The engine for a model and samples of a shape; if `auto` falls back to the eager one, a warning says why.
+
+    integers: the samples are token ids.
+    """
     check_engine(name)
-    eager = Eager(model, device)
+    eager = Eager(model, device, find_loss(learning.loss))
     if name == "eager" or (name == "auto" and device != "cpu"):
         return eager
     try:
         if device != "cpu":
             raise UnsupportedModelError(f"it runs on the CPU, not on {device}")
+        if learning.loss != DEFAULT.loss:
+            raise UnsupportedModelError(f"its loss is {learning.loss}, not {DEFAULT.loss}")
+        if integers:
+            raise UnsupportedModelError("its samples are integers")
         return _native(model, shape, eager)
     except UnsupportedModelError as reason:
         if name == "native":

@@ -40,7 +40,7 @@ def _recorded(run: Run, request: Request) -> Iterator[dict[str, Any]]:
     """After one round, two, four, ..., and the last."""
     experiment = build(run, request.data)
     setup = experiment.setup
-    engine = build_engine(run.engine, setup.model, setup.pool.train.x.shape[1:], run.device)
+    engine = build_engine(run.engine, setup.model, setup.pool.train.x.shape[1:], run.device, run.learning)
     last = run.schedule.rounds
     wanted = {2**i for i in range(last.bit_length()) if 2**i <= last} | {last}
     with LocalBackend(request.workers).connect(setup) as clients:
