@@ -12,6 +12,7 @@ _PARTS: Final = {
         "agglomerate", "choose_threshold", "principal_angles", "proximity", "signature",
         "split_half_angles",
     ),
+    "pacfl.signatures.estimator": ("PACFLClustering",),
     "pacfl.data": (
         "BySet", "Dataset", "Dirichlet", "Iid", "LabelSkew", "QuantitySkew", "digits", "from_arrays", "load", "mixture",
         "partition",

@@ -25,6 +25,7 @@ from pacfl.experiment.api import from_clients as from_clients
 from pacfl.federation.algorithm import Algorithm as Algorithm
 from pacfl.federation.schedule import Schedule as Schedule
 from pacfl.learning.settings import LocalTraining as LocalTraining
+from pacfl.signatures.estimator import PACFLClustering as PACFLClustering
 from pacfl.subspace import agglomerate as agglomerate
 from pacfl.subspace import choose_threshold as choose_threshold
 from pacfl.subspace import principal_angles as principal_angles

@@ -21,6 +21,10 @@ class ConfigError(PacflError, ValueError):
     """Settings that cannot be."""
 
 
+class NotFittedError(PacflError, ValueError, AttributeError):
+    """A question about clusters that were not computed yet."""
+
+
 class ModelError(PacflError, ValueError):
     """A model that cannot be trained here or does not fit the data."""
 

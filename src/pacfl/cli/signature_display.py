@@ -13,6 +13,7 @@ from rich.table import Table
 
 from pacfl.cli.console import err, out
 from pacfl.signatures import Federation, Joined, SignatureFile
+from pacfl.signatures.federation import count
 
 FEWEST_SHOWN: Final = 20  # steps: shorter work needs no progress bar
 
@@ -37,22 +38,16 @@ def print_federation(federation: Federation, folder: Path | None, as_json: bool)
     if as_json:
         print(json.dumps(federation.summary()))
         return
-    clusters, clustering = federation.clusters(), federation.clustering
+    clusters, evidence = federation.clusters(), federation.clustering.evidence
     table = Table(title=f"{count(len(clusters), 'cluster')} of {count(len(federation.names), 'client')}")
-    for heading in ("cluster", "clients", "angle inside", "to the nearest other", "names"):
+    headings, *rows = federation.table()
+    for heading in headings:
         table.add_column(heading, justify="left" if heading == "names" else "right")
-    for k, (names, (inside, outside)) in enumerate(zip(clusters, federation.mean_angles(), strict=True)):
-        listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        outer = "-" if outside is None else f"{outside:.2f}°"
-        table.add_row(str(k), str(len(names)), f"{inside:.2f}°", outer, escape(listed))
+    for row in rows:
+        table.add_row(*map(escape, row))
     out.print(table)
-    scale = clustering.reference_scale
-    out.print(
-        f"Threshold {clustering.threshold:.4g}° on {clustering.measure} angles, {clustering.linkage} linkage"
-        + ("" if scale is None else f"; noise of a typical client {scale:.3g}°"),
-        highlight=False,
-    )
-    reasons, because = clustering.evidence["reasons"], clustering.evidence.get("not_guaranteed_because")
+    out.print(federation.cut(), highlight=False)
+    reasons, because = evidence["reasons"], evidence.get("not_guaranteed_because")
     out.print(reasons, highlight=False)
     if because and because.lower() not in reasons.lower():
         out.print(f"Not guaranteed: {because}", highlight=False)
@@ -71,9 +66,7 @@ def print_joined(joined: Joined, folder: Path, as_json: bool) -> None:
     for suggestion in joined.suggestions:
         (a, b), name = suggestion.clusters, list(joined.placed)[suggestion.newcomer]
         out.print(f"suggestion: {escape(name)} is close to clusters {a} and {b}; merge them?", highlight=False)
-    clusters, names = joined.federation.clusters(), joined.federation.names
-    stored = f"stored in {escape(str(folder))}"
-    out.print(f"{count(len(names), 'client')} in {count(len(clusters), 'cluster')}, {stored}", highlight=False)
+    out.print(f"{joined.federation.size()}, stored in {escape(str(folder))}", highlight=False)
 
 
 def print_signature(signature: SignatureFile, title: str) -> None:
@@ -109,8 +102,3 @@ def _disclosure(signature: SignatureFile) -> str:
         f"The basis is computed from {signature.samples} samples and shows what they have in common; "
         "it is not private. --epsilon hides every sample."
     )
-
-
-def count(n: int, noun: str) -> str:
-    """1 cluster, 2 clusters."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"

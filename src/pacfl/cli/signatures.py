@@ -26,7 +26,7 @@ from pacfl.cli.signature_options import (
 from pacfl.errors import MissingLibraryError
 from pacfl.signatures import FewSamplesWarning, cluster_files, figures, join_files, sigfile, sign_file
 from pacfl.signatures import demo as digits
-from pacfl.signatures.commands import RANK
+from pacfl.signatures.signing import RANK
 from pacfl.subspace import Linkage, Measure
 
 

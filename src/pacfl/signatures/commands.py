@@ -1,8 +1,7 @@
 """What `pacfl sign`, `pacfl cluster` and `pacfl join` do. The command line only parses and prints."""
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,10 +14,10 @@ from pacfl.signatures import figures, sigfile
 from pacfl.signatures.federation import Federation, Joined, Progress, check_output, federate, join, load, save
 from pacfl.signatures.reading import Array, Reading, read
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.subspace import Linkage, Measure, RankWarning, signature, split_half_angles
+from pacfl.signatures.signing import RANK, named, sign
+from pacfl.subspace import Linkage, Measure
 
 SUFFIX: Final = ".sig"
-RANK: Final = 3  # directions in a signature, unless another number is asked for
 DELTA: Final = 1e-5
 ENOUGH_SAMPLES: Final = 10  # per direction: with fewer, directions resemble single samples
 
@@ -49,7 +48,7 @@ def sign_file(
     how = reading or Reading()
     if epsilon is None:
         x, labels = read(path, how)
-        signed = _sign(path, x, labels, rank, how)
+        signed = sign(str(path), x, labels, rank, how)
         _check_enough_samples(path, labels, len(x), rank)
     else:
         signed = _sign_privately(path, rank, how, epsilon, DELTA if delta is None else delta)
@@ -139,17 +138,9 @@ def _open_clients(
     clients = {}
     rank, how = rank or RANK, reading or Reading()
     for name, path in zip(names, paths, strict=True):
-        clients[name] = sigfile.read(path) if path.suffix == SUFFIX else _sign(path, *read(path, how), rank, how)
+        clients[name] = sigfile.read(path) if path.suffix == SUFFIX else sign(str(path), *read(path, how), rank, how)
         on_progress("reading", 1, len(paths))
     return clients
-
-
-def _sign(path: Path, x: Array, labels: Array | None, rank: int, how: Reading) -> SignatureFile:
-    with _named(path), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RankWarning)  # the file has the number of directions
-        basis = signature(x, rank, labels).astype(np.float32)
-        angles = split_half_angles(x, rank, labels)
-        return SignatureFile(basis, rank, labels is not None, how.identity(), len(x), angles)
 
 
 def _sign_privately(path: Path, rank: int, how: Reading, epsilon: float, delta: float) -> SignatureFile:
@@ -160,7 +151,7 @@ def _sign_privately(path: Path, rank: int, how: Reading, epsilon: float, delta: 
         )
     if how.per_class is not None:
         raise DataError(f"{path}: a signature per class shows the number of classes; leave it out with --epsilon")
-    with _named(path):
+    with named(str(path)):
         made = private_signature(read(path, how)[0], rank, epsilon, delta)
     basis = made.basis.astype(np.float32)
     return SignatureFile(basis, rank, False, how.identity(), None, made.split_half_angles, made.guarantee)
@@ -185,14 +176,3 @@ def _check_enough_samples(path: Path, labels: Array | None, n: int, rank: int) -
             FewSamplesWarning,
             stacklevel=3,
         )
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Errors of the mathematics name the file."""
-    try:
-        yield
-    except DataError:
-        raise
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{path}: {error}") from None

@@ -23,6 +23,7 @@ from pacfl.subspace.hierarchy import check_proximity
 from pacfl.subspace.proximity import stack
 
 FORMAT: Final = 2
+NAMES_SHOWN: Final = 8
 STATE: Final = "proximity.npz"
 SUMMARY: Final = "clusters.json"
 FILES: Final = (STATE, SUMMARY, *figures.FILES, ".lock")  # the last one is made by locked()
@@ -78,6 +79,26 @@ class Federation:
             rows.append((inside, min(others) if others else None))
         return rows
 
+    def table(self) -> list[tuple[str, ...]]:
+        """A heading, and for every cluster its number, its size, its angles and the names of some of its members."""
+        rows: list[tuple[str, ...]] = [("cluster", "clients", "angle inside", "to the nearest other", "names")]
+        for k, (names, (inside, outside)) in enumerate(zip(self.clusters(), self.mean_angles(), strict=True)):
+            more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+            outer = "-" if outside is None else f"{outside:.2f}°"
+            rows.append((str(k), str(len(names)), f"{inside:.2f}°", outer, ", ".join(names[:NAMES_SHOWN]) + more))
+        return rows
+
+    def cut(self) -> str:
+        """Where the dendrogram was cut, in words."""
+        clustering, scale = self.clustering, self.clustering.reference_scale
+        return f"Threshold {clustering.threshold:.4g}° on {clustering.measure} angles, {clustering.linkage} linkage" + (
+            "" if scale is None else f"; noise of a typical client {scale:.3g}°"
+        )
+
+    def size(self) -> str:
+        """How many clients and clusters there are, in words."""
+        return f"{count(len(self.names), 'client')} in {count(len(self.clusters()), 'cluster')}"
+
 
 @dataclass(frozen=True, eq=False)
 class Joined:
@@ -95,6 +116,11 @@ class Joined:
             {"client": names[s.newcomer], "clusters": s.clusters, "distances": s.distances} for s in self.suggestions
         ]
         return {"placed": self.placed, "opened": self.opened, "bridges": bridges, **self.federation.summary()}
+
+
+def count(n: int, noun: str) -> str:
+    """A number of things: 1 cluster, 2 clusters."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def federate(

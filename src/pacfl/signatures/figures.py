@@ -1,5 +1,6 @@
 """Pictures of a federation: its dendrogram and its proximity matrix."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
@@ -12,13 +13,16 @@ from pacfl.files import replaced
 from pacfl.subspace.hierarchy import dendrogram
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from pacfl.signatures.federation import Federation
 
 Picture = Literal["svg", "png"]
 PICTURES: Final[tuple[Picture, ...]] = get_args(Picture)
-FILES: Final = tuple(f"{name}.{kind}" for name in ("dendrogram", "heatmap") for kind in PICTURES)
+Plot = Literal["dendrogram", "heatmap"]
+PLOTS: Final[tuple[Plot, ...]] = get_args(Plot)
+FILES: Final = tuple(f"{name}.{kind}" for name in PLOTS for kind in PICTURES)
 
 MOST_NAMES: Final = 120  # more would not be legible
 MOST_LEAVES: Final = 300  # more would not be visible
@@ -36,15 +40,26 @@ def draw(federation: "Federation", folder: Path, kind: Picture) -> list[Path]:
 
     if len(federation.names) < 2:
         return []
-    clustering = federation.clustering
-    tree = dendrogram(clustering.distances(), clustering.linkage)
+    paths = []
+    for name, (size, draw_on) in plots(federation).items():
+        figure = Figure(figsize=size, layout="constrained")
+        draw_on(federation, figure.subplots())
+        paths.append(_save(figure, folder / f"{name}.{kind}", kind))
+    return paths
 
+
+def plots(federation: "Federation") -> dict[Plot, tuple[tuple[float, float], Callable[["Federation", "Axes"], None]]]:
+    """For each picture: its size in inches, and the function that draws it."""
     n_leaves = min(len(federation.names), MOST_LEAVES)
-    figure = Figure(figsize=(max(5.0, min(16.0, 0.16 * n_leaves + 2)), 4.5), layout="constrained")
-    axes = figure.subplots()
+    width = max(5.0, min(16.0, 0.16 * n_leaves + 2))
+    return {"dendrogram": ((width, 4.5), _draw_dendrogram), "heatmap": ((6.4, 5.4), _draw_heatmap)}
+
+
+def _draw_dendrogram(federation: "Federation", axes: "Axes") -> None:
+    clustering = federation.clustering
     labels = list(federation.names) if len(federation.names) <= MOST_NAMES else None
     draw_dendrogram(
-        tree,
+        dendrogram(clustering.distances(), clustering.linkage),
         ax=axes,
         labels=labels,
         no_labels=labels is None,
@@ -58,11 +73,12 @@ def draw(federation: "Federation", folder: Path, kind: Picture) -> list[Path]:
     axes.set_ylabel(f"{clustering.measure} angle ({federation.unit()})")
     n_clusters = int(clustering.labels.max()) + 1
     axes.set_title(f"{n_clusters} cluster{'s'[: n_clusters != 1]} at {clustering.threshold:.3g} degrees")
-    dendrogram_path = _save(figure, folder / f"dendrogram.{kind}", kind)
 
+
+def _draw_heatmap(federation: "Federation", axes: "Axes") -> None:
+    clustering = federation.clustering
+    tree = dendrogram(clustering.distances(), clustering.linkage)
     order = np.lexsort([np.argsort(leaves_list(tree)), clustering.labels])
-    figure = Figure(figsize=(6.4, 5.4), layout="constrained")
-    axes = figure.subplots()
     image = axes.imshow(clustering.proximity[np.ix_(order, order)], cmap="viridis", interpolation="nearest")
     for boundary in np.flatnonzero(np.diff(clustering.labels[order])) + 0.5:
         axes.axhline(boundary, color="white", linewidth=0.8)
@@ -70,9 +86,8 @@ def draw(federation: "Federation", folder: Path, kind: Picture) -> list[Path]:
     if len(order) <= MOST_NAMES // 3:
         axes.set_xticks(range(len(order)), [federation.names[i] for i in order], rotation=90, fontsize=7)
         axes.set_yticks(range(len(order)), [federation.names[i] for i in order], fontsize=7)
-    figure.colorbar(image, label=f"{clustering.measure} angle (degrees)")
+    axes.figure.colorbar(image, ax=axes, label=f"{clustering.measure} angle (degrees)")
     axes.set_title("Angles between clients, by cluster")
-    return [dendrogram_path, _save(figure, folder / f"heatmap.{kind}", kind)]
 
 
 def _save(figure: "Figure", path: Path, kind: Picture) -> Path:

@@ -67,9 +67,14 @@ def read(path: Path, how: Reading) -> tuple[Array, Array | None]:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(f"{path}: cannot be read as {kind}: {reason}") from None
     try:
-        return _PREPROCESSES[how.preprocess](x), labels
+        return preprocessed(x, how.preprocess), labels
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: {error}") from None
+
+
+def preprocessed(x: Array, how: Preprocess) -> Array:
+    """Samples (n, ...) after one of the preprocessings."""
+    return _PREPROCESSES[how](x)
 
 
 def _read_npy(path: Path, how: Reading) -> tuple[Array, Array | None]:
@@ -125,7 +130,7 @@ def _normalise(x: Array) -> Array:
     floats = x.astype(np.float64)
     deviation = floats.std(axis=axes)
     if not np.all(deviation > 0):
-        raise ValueError("the data do not vary and cannot be normalised; use --preprocess raw")
+        raise ValueError("the data do not vary and cannot be normalised; leave them raw")
     return np.asarray((floats - floats.mean(axis=axes)) / deviation)
 
 

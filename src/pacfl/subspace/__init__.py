@@ -2,7 +2,7 @@
 
 from pacfl.subspace.agreement import adjusted_rand_index, match
 from pacfl.subspace.angles import principal_angles
-from pacfl.subspace.clustering import Clustering, assign_newcomers, cluster
+from pacfl.subspace.clustering import Clustering, GivenCut, assign_newcomers, cluster, evidence_of
 from pacfl.subspace.divergence import bhattacharyya, kl, mmd
 from pacfl.subspace.hierarchy import LINKAGES, Linkage, agglomerate, agglomerate_into
 from pacfl.subspace.newcomers import Assignment, MergeSuggestion, place
@@ -20,6 +20,7 @@ __all__ = [
     "Clustering",
     "Cut",
     "Evidence",
+    "GivenCut",
     "Linkage",
     "Measure",
     "MergeSuggestion",
@@ -32,6 +33,7 @@ __all__ = [
     "bhattacharyya",
     "choose_threshold",
     "cluster",
+    "evidence_of",
     "extend",
     "kl",
     "match",

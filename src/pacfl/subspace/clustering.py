@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from pacfl.subspace.hierarchy import Labels, Linkage, agglomerate, check_proximi
 from pacfl.subspace.newcomers import MergeSuggestion, place
 from pacfl.subspace.noise_scale import noise_scale, reference_scale, rescale_by_noise
 from pacfl.subspace.proximity import Measure, Signatures, extend
-from pacfl.subspace.threshold import choose
+from pacfl.subspace.threshold import Cut, Evidence, choose
 
 Array = NDArray[np.float64]
 
@@ -86,10 +86,27 @@ def cluster(
     return Clustering(measure, linkage, square, noise, reference, float(threshold), labels, evidence)
 
 
-def _given(why: str, more: str = "") -> dict[str, Any]:
+@dataclass(frozen=True)
+class GivenCut:
     """The evidence of a clustering that makes no claim: the caller chose where to cut."""
-    reasons = f"{why[0].upper()}{why[1:]}{more}."
-    return {"finding": "given", "reasons": reasons, "guaranteed": False, "not_guaranteed_because": why}
+
+    finding: Literal["given"]
+    reasons: str
+    guaranteed: bool
+    not_guaranteed_because: str
+
+
+def _given(why: str, more: str = "") -> dict[str, Any]:
+    return asdict(GivenCut("given", f"{why[0].upper()}{why[1:]}{more}.", False, why))
+
+
+def evidence_of(clustering: Clustering) -> Evidence | GivenCut:
+    """The evidence of a clustering, as it was before it was made ready for JSON."""
+    stored = clustering.evidence
+    if stored["finding"] == "given":
+        return GivenCut(**stored)
+    lists = {key: tuple(value) for key, value in stored.items() if isinstance(value, list)}
+    return Evidence(**{**stored, **lists, "cuts": tuple(Cut(**cut) for cut in stored["cuts"])})
 
 
 def assign_newcomers(

@@ -1,0 +1,298 @@
+"""Clusters of clients from arrays, with the interface of scikit-learn. Neither scikit-learn nor torch is needed."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from html import escape
+from inspect import signature as signature_of
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacfl.errors import ConfigError, DataError, NotFittedError, library
+from pacfl.settings import NonNegative, PositiveInt, check_value
+from pacfl.signatures import figures
+from pacfl.signatures.federation import Clients, Federation, Joined, federate, join
+from pacfl.signatures.reading import Preprocess, Reading, preprocessed
+from pacfl.signatures.signing import RANK, named, sign
+from pacfl.subspace import Evidence, GivenCut, Linkage, Measure, MergeSuggestion, evidence_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Samples = Mapping[str, ArrayLike] | Iterable[ArrayLike]  # one array (n, ...) for each client
+
+PARAMETERS: Final[Mapping[str, Any]] = {
+    "rank": PositiveInt,
+    "threshold": Literal["auto"] | NonNegative,
+    "clusters": PositiveInt | None,
+    "measure": Literal["auto"] | Measure,
+    "linkage": Linkage,
+    "preprocess": Preprocess,
+}
+
+
+class PACFLClustering:
+    """Clusters of clients by the principal angles between their data: `pacfl cluster` and `pacfl join` for arrays.
+
+    Parameters
+    ----------
+    rank : directions in a client's signature.
+    threshold : "auto", from the clients' own sampling noise; or degrees, which cut the angles as measured.
+    clusters : a number of clusters instead of a threshold.
+    measure : of the angles between two signatures: "smallest", "sum", "trace" or "entrywise". "auto" is "smallest",
+        and "sum" where two signatures fill the space, so that the smallest angle is always 0.
+    linkage : between clusters: "average", "weighted", "complete", "single" or "ward".
+    preprocess : of each client's samples: "raw" (unchanged), "normalise" (mean 0 and standard deviation 1) or "unit"
+        (samples of length 1).
+
+    Attributes, once clients were clustered
+    ---------------------------------------
+    labels_ : (n,) the cluster of each client, from 0.
+    n_clusters_ : how many clusters there are.
+    names_ : the clients' names: the keys of a mapping, or "client 0", "client 1", ...
+    threshold_ : degrees at which the dendrogram was cut. Automatic thresholds, and those of a number of clusters, cut
+        the angles after they were rescaled to the noise of a typical client.
+    measure_ : the measure that was used.
+    evidence_ : why this threshold; `evidence_.reasons` says it in words, `evidence_.guaranteed` whether its error rate
+        was verified for federations like this one.
+    proximity_ : (n, n) angles between clients as measured, in degrees.
+    signatures_ : n × (features, directions), orthonormal.
+    merge_suggestions_ : pairs of clusters that clients of the last `partial_fit` are both close to; `newcomer` is a
+        position in `names_`.
+    federation_ : all of this in one `pacfl.signatures.Federation`.
+
+    Examples
+    --------
+    Six clients, whose samples vary in two different planes of a space with 20 dimensions:
+
+    >>> import numpy as np
+    >>> from pacfl import PACFLClustering
+    >>> rng = np.random.default_rng(0)
+    >>> def client(first):
+    ...     return rng.normal(size=(200, 20)) + 5 * rng.normal(size=(200, 2)) @ np.eye(20)[first : first + 2]
+    >>> clustering = PACFLClustering(rank=2).fit([client(0), client(0), client(0), client(9), client(9), client(9)])
+    >>> clustering
+    PACFLClustering(rank=2), 6 clients in 2 clusters
+    >>> clustering.labels_
+    array([0, 0, 0, 1, 1, 1])
+    >>> clustering.evidence_.finding
+    'distinct'
+    >>> clustering.predict([client(9), client(15)])  # the second would open a cluster of its own
+    array([1, 2])
+    >>> clustering.partial_fit({"site 7": client(0)}).labels_
+    array([0, 0, 0, 1, 1, 1, 0])
+
+    """
+
+    federation_: Federation
+    merge_suggestions_: tuple[MergeSuggestion, ...]
+    _fitted_with: dict[str, Any]
+
+    def __init__(
+        self,
+        rank: int = RANK,
+        threshold: float | Literal["auto"] = "auto",
+        clusters: int | None = None,
+        measure: Measure | Literal["auto"] = "auto",
+        linkage: Linkage = "average",
+        preprocess: Preprocess = "raw",
+    ) -> None:
+        """Store the parameters; `fit` checks them, because `set_params` may change one after the other."""
+        self.rank = rank
+        self.threshold = threshold
+        self.clusters = clusters
+        self.measure = measure
+        self.linkage = linkage
+        self.preprocess = preprocess
+
+    def fit(self, xs: Samples, y: None = None) -> Self:
+        """Sign and cluster the clients.
+
+        xs: an array (n, ...) for each client, in a list or by name. y: not used, there for scikit-learn.
+        """
+        _check_no_labels(y)
+        self._check_parameters()
+        clients = self._signed(xs, 0)
+        if not clients:
+            raise DataError("there is no client to cluster; give one array (n, ...) for each")
+        if self.clusters is not None and self.clusters > len(clients):
+            raise ConfigError(f"clusters={self.clusters} is more than there are clients, {len(clients)}")
+        measure = None if self.measure == "auto" else self.measure
+        threshold = None if self.threshold == "auto" else float(self.threshold)
+        self.federation_ = federate(clients, measure, self.linkage, threshold, self.clusters)
+        self.merge_suggestions_ = ()
+        self._fitted_with = self.get_params()
+        return self
+
+    def fit_predict(self, xs: Samples, y: None = None) -> NDArray[np.intp]:
+        """The clusters of the clients: `fit(xs).labels_`."""
+        return self.fit(xs, y).labels_
+
+    def predict(self, xs: Samples) -> NDArray[np.intp]:
+        """The clusters (m,) that newcomers would get from `partial_fit`; nothing changes.
+
+        A newcomer outside every cluster gets a label from `n_clusters_` on: it would open a cluster. Newcomers of one
+        call may share such a cluster, so what is predicted for one can depend on the others.
+        """
+        joined = self._joined(xs)
+        return np.array([] if joined is None else list(joined.placed.values()), dtype=np.intp)
+
+    def partial_fit(self, xs: Samples, y: None = None) -> Self:
+        """Let newcomers join: each the nearest cluster within the threshold, or a new one. No other client moves.
+
+        Without clients to join, it is `fit`.
+        """
+        _check_no_labels(y)
+        if not hasattr(self, "federation_"):
+            return self.fit(xs)
+        joined = self._joined(xs)
+        n = len(self.names_)
+        if joined is not None:
+            self.federation_ = joined.federation
+        found = () if joined is None else joined.suggestions
+        self.merge_suggestions_ = tuple(replace(merge, newcomer=n + merge.newcomer) for merge in found)
+        return self
+
+    def plot(self, kind: figures.Plot = "dendrogram", ax: "Axes | None" = None) -> "Axes":
+        """Draw the dendrogram, or the angles between clients as a heat map; needs matplotlib (extra `figures`).
+
+        ax: where to draw; by default in a new figure of pyplot.
+        """
+        check_value("kind", kind, figures.Plot)
+        federation = self._fitted()
+        if len(federation.names) < 2:
+            raise DataError("one client has no angles to draw; cluster at least two")
+        size, draw_on = figures.plots(federation)[kind]
+        if ax is None:
+            pyplot = library("matplotlib.pyplot", "drawing pictures", "figures")
+            ax = pyplot.subplots(figsize=size, layout="constrained")[1]
+        draw_on(federation, ax)
+        return ax
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's form; nothing is nested
+        """The parameters by name."""
+        return {name: getattr(self, name) for name in PARAMETERS}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change parameters; they count from the next `fit` on."""
+        unknown = [name for name in parameters if name not in PARAMETERS]
+        if unknown:
+            raise ConfigError(f"PACFLClustering has no parameter {unknown[0]!r}; there are {', '.join(PARAMETERS)}")
+        for name, value in parameters.items():
+            setattr(self, name, value)
+        return self
+
+    @property
+    def labels_(self) -> NDArray[np.intp]:
+        """The cluster of each client."""
+        return self._fitted().clustering.labels
+
+    @property
+    def n_clusters_(self) -> int:
+        """How many clusters there are."""
+        return int(self.labels_.max()) + 1
+
+    @property
+    def names_(self) -> tuple[str, ...]:
+        """The clients' names."""
+        return self._fitted().names
+
+    @property
+    def threshold_(self) -> float:
+        """Degrees at which the dendrogram was cut."""
+        return self._fitted().clustering.threshold
+
+    @property
+    def measure_(self) -> Measure:
+        """The measure that was used."""
+        return self._fitted().clustering.measure
+
+    @property
+    def evidence_(self) -> Evidence | GivenCut:
+        """Why this threshold."""
+        return evidence_of(self._fitted().clustering)
+
+    @property
+    def proximity_(self) -> NDArray[np.float64]:
+        """(n, n) angles as measured, in degrees."""
+        return self._fitted().clustering.proximity
+
+    @property
+    def signatures_(self) -> tuple[NDArray[np.float32], ...]:
+        """Orthonormal columns, n × (features, directions)."""
+        return self._fitted().bases
+
+    def __repr__(self) -> str:
+        defaults = signature_of(type(self)).parameters
+        changed = {name: value for name, value in self.get_params().items() if value != defaults[name].default}
+        made = f"PACFLClustering({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+        if not hasattr(self, "federation_"):
+            return made
+        return f"{made}, {self.federation_.size()}"
+
+    def _repr_html_(self) -> str:
+        if not hasattr(self, "federation_"):
+            return f"<code>{escape(repr(self))}</code>"
+        headings, *rows = self.federation_.table()
+        lines = [_html_row("th", headings), *(_html_row("td", row) for row in rows)]
+        words = f"{self.federation_.cut()}. {self.evidence_.reasons}"
+        return f"<code>{escape(repr(self))}</code><table>{''.join(lines)}</table><p>{escape(words)}</p>"
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks of every estimator."""
+        utils = library("sklearn.utils", "scikit-learn's view of an estimator", "methods")
+        return utils.Tags("clusterer", utils.TargetTags(required=False), input_tags=utils.InputTags(two_d_array=False))
+
+    def _fitted(self) -> Federation:
+        if not hasattr(self, "federation_"):
+            raise NotFittedError("this PACFLClustering has no clusters yet; call fit first")
+        return self.federation_
+
+    def _joined(self, xs: Samples) -> Joined | None:
+        """The federation with newcomers in it; None if there are none."""
+        federation = self._fitted()
+        changed = [name for name, value in self.get_params().items() if value != self._fitted_with[name]]
+        if changed:
+            raise ConfigError(f"{', '.join(changed)} changed since the clients were clustered; call fit again")
+        newcomers = self._signed(xs, len(federation.names))
+        return join(federation, newcomers) if newcomers else None
+
+    def _signed(self, xs: Samples, first: int) -> Clients:
+        """The signatures of clients by name; those without one are numbered from `first` on."""
+        how = Reading(preprocess=self.preprocess)
+        signed = {}
+        for name, x in _by_name(xs, first).items():
+            with named(name):
+                samples = preprocessed(np.asarray(x), self.preprocess)
+            signed[name] = sign(name, samples, None, self.rank, how)
+        return signed
+
+    def _check_parameters(self) -> None:
+        for name, value in self.get_params().items():
+            check_value(name, value, PARAMETERS[name])
+        if self.threshold != "auto" and self.clusters is not None:
+            raise ConfigError(f"give threshold or clusters, not both; got {self.threshold} and {self.clusters}")
+
+
+def _by_name(xs: Samples, first: int) -> dict[str, ArrayLike]:
+    if isinstance(xs, Mapping):
+        wrong = [name for name in xs if not isinstance(name, str)]
+        if wrong:
+            raise DataError(f"clients are named by strings, got {wrong[0]!r}")
+        return dict(xs)
+    if hasattr(xs, "shape") or hasattr(xs, "__array__"):
+        raise DataError(
+            f"expected a list of arrays, one (n, ...) for each client, got one array of shape {np.asarray(xs).shape}; "
+            "if its first axis is that of the clients, give list(x)"
+        )
+    return {f"client {i}": x for i, x in enumerate(xs, first)}
+
+
+def _check_no_labels(y: object) -> None:
+    if y is not None:
+        raise DataError("the clusters come from samples alone, and labels are not used; leave y out")
+
+
+def _html_row(tag: str, cells: Iterable[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
