@@ -249,6 +249,19 @@ def test_the_key_decides_dropout(train: Samples) -> None:
     assert first.tobytes() != other.tobytes()
 
 
+def test_random_layers_draw_what_torch_draws_from_the_seed(train: Samples) -> None:
+    model, lr = as_model(dropping, 0), 0.1
+    order = np.arange(len(train.y))[None]
+    one_step = LocalTraining(batch_size=len(train.y), lr=lr)
+    trained = Eager(model).sgd(model.initial, train, order, one_step, seed=7)
+    module = model.build().train()
+    torch.manual_seed(7)
+    cross_entropy(module(torch.tensor(train.x)), torch.tensor(train.y)).backward()
+    gradient = np.concatenate([p.grad.numpy().ravel() for p in module.parameters() if p.grad is not None])
+    expected = torch.tensor(model.initial).sub(torch.tensor(gradient), alpha=lr)
+    assert trained.tobytes() == expected.numpy().tobytes()
+
+
 def test_dropout_is_active_in_training_only(train: Samples) -> None:
     given = context(train, LEARNING, dropping)
     without = context(train, LEARNING, lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 3)))

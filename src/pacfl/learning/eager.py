@@ -53,7 +53,7 @@ class Eager:
         self._w.copy_(self._tensor(w))
         self._module.train()
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)  # for random layers such as dropout
+            self._seed(seed)
             for rows in _batches(order, learning.batch_size):
                 g = self._batch_gradient(x[rows], y[rows], terms.inner_step)
                 if learning.weight_decay:
@@ -73,7 +73,7 @@ class Eager:
         self._module.train()
         total = torch.zeros_like(self._g)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # for random layers: the same arguments give the same gradient
+            self._seed(0)  # the same arguments give the same gradient
             for start in range(0, len(y), EVALUATION_BATCH):
                 batch = slice(start, start + EVALUATION_BATCH)
                 total.add_(self._gradient(x[batch], y[batch]), alpha=len(y[batch]) / len(y))
@@ -92,6 +92,14 @@ class Eager:
             outputs.append(predicted.reshape(len(y), -1).cpu().numpy())
             losses.append(self._loss.per_sample(predicted, y).cpu().numpy())
         return np.concatenate(outputs), np.concatenate(losses)
+
+    def _seed(self, seed: int) -> None:
+        """Decide what random layers such as dropout draw."""
+        if self._device.type == "cpu":
+            # The stream of torch.manual_seed, which also seeds devices that are not used and takes a hundred times longer
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
 
     def _batch_gradient(self, x: Tensor, y: Tensor, inner_step: float | None) -> Tensor:
         if inner_step is None:
