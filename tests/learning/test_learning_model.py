@@ -314,3 +314,20 @@ def test_logistic_regression_is_linear() -> None:
     a, b = torch.randn(1, 1, 2, 3), torch.randn(1, 1, 2, 3)
     zero = module(torch.zeros(1, 1, 2, 3))
     torch.testing.assert_close(module(a + b) - zero, (module(a) - zero) + (module(b) - zero))
+
+
+@pytest.mark.parametrize("name", modules())
+def test_the_module_of_a_vector_computes_what_engines_evaluate(name: str) -> None:
+    model = as_model(lambda: modules()[name], 0)
+    w = model.initial + RNG.normal(scale=0.1, size=model.initial.shape).astype(np.float32)
+    batch = samples(7, 2, 8, 8, classes=5)
+    module = model.module(w)
+    assert np.array_equal(parameters_to_vector(module.parameters()).detach().numpy(), w)
+    with torch.no_grad():
+        outputs = module(torch.from_numpy(batch.x)).numpy()
+    np.testing.assert_array_equal(outputs, Eager(model).evaluate(w, batch)[0])
+
+
+def test_a_vector_of_another_model_is_refused() -> None:
+    with pytest.raises(ModelError, match="has 650 weights, got an array of shape \\(649,\\)"):
+        as_model(lambda: logistic((1, 8, 8), 10), 0).module(np.zeros(649, np.float32))

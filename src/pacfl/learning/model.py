@@ -32,6 +32,20 @@ class Model:
         """The module; what it draws at random is the same every time."""
         return _seeded(self.architecture, self.seed)
 
+    def module(self, w: Vector) -> "nn.Module":
+        """The module with the weights of a vector, for inference."""
+        import torch
+
+        if w.shape != self.initial.shape:
+            raise ModelError(f"the model has {len(self.initial)} weights, got an array of shape {w.shape}")
+        module = self.build()
+        parameters = list(module.parameters())
+        with torch.no_grad():
+            parts = torch.from_numpy(np.array(w, dtype=np.float32)).split([p.numel() for p in parameters])
+            for p, part in zip(parameters, parts, strict=True):
+                p.copy_(part.view_as(p))
+        return module.eval()
+
     def fresh(self, seed: int) -> Vector:
         """Other initial weights, drawn as the module draws its own."""
         return _vector(_seeded(self.architecture, seed))
