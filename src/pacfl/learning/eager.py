@@ -96,7 +96,7 @@ class Eager:
     def _seed(self, seed: int) -> None:
         """Decide what random layers such as dropout draw."""
         if self._device.type == "cpu":
-            # The stream of torch.manual_seed, which also seeds devices that are not used and takes a hundred times longer
+            # The stream of torch.manual_seed, which also seeds devices that are not used: a hundred times slower
             torch.default_generator.manual_seed(seed)
         else:
             torch.manual_seed(seed)

@@ -147,6 +147,8 @@ def test_wrong_masks_and_weights_are_refused() -> None:
         train(GradientTerms(sample_weight=weights()[1:]))
     with pytest.raises(ModelError, match=r"local_step.*engine = eager or auto"):
         train(GradientTerms(local_step=lambda module, x, y: module(x).sum() + y.sum()))
+    with pytest.raises(ModelError, match=r"cross-entropy, got squared-error; use engine = eager or auto"):
+        engine("flat").sgd(w, given, ORDER, replace(LEARNING, loss="squared-error"))
 
 
 def test_no_weight_may_be_in_the_mask() -> None:

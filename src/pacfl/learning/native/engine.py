@@ -17,6 +17,7 @@ from pacfl.learning.native.plan import Plan
 from pacfl.learning.native.program import Program, write_program
 from pacfl.learning.native.target import Target, machine
 
+CROSS_ENTROPY = "cross-entropy"  # the loss that is compiled
 AT_ONCE = 20  # samples in the workspace when no batch says how many
 
 _ARRAY, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
@@ -53,6 +54,10 @@ class Native:
         seed: int = 0,  # noqa: ARG002 - nothing is drawn here
     ) -> Vector:
         """Train from w on batches in the given order."""
+        if learning.loss != CROSS_ENTROPY:
+            raise ModelError(
+                f"the native engine trains on {CROSS_ENTROPY}, got {learning.loss}; use engine = eager or auto"
+            )
         if terms.local_step is not None:
             raise ModelError("the native engine runs no torch code, so no local_step; use engine = eager or auto")
         x, y, rows = self._located(samples)
