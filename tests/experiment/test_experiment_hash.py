@@ -75,6 +75,7 @@ CHANGES: dict[type, tuple[str, dict[str, Any]]] = {
             "joins": {"1": [2]},
             "leaves": {"1": [2]},
             "reprofile": {"1": [2]},
+            "final_personal": False,
         },
     ),
 }

@@ -193,6 +193,17 @@ def test_a_result_says_what_is_promised(tmp_path: Path) -> None:
     json.dumps(result, allow_nan=False)
 
 
+def test_a_run_may_end_without_personalisation_and_is_otherwise_the_same(tmp_path: Path) -> None:
+    given = {"rounds": 2, "participation": 0.5, "newcomers": 1}
+    with_it, without = (
+        list(resume(run, folder_of(run, tmp_path)))[-1]
+        for run in (one(schedule=given), one(schedule={**given, "final-personal": False}))
+    )
+    assert set(without["accuracy"]) == {"received", "last_trained"}
+    assert set(without["newcomers"]["accuracy"]) == {"received", "last_trained", "fine_tuned"}
+    assert without["accuracy"] == {p: with_it["accuracy"][p] for p in without["accuracy"]}
+
+
 def test_scores_of_a_record_are_those_of_its_clients(tmp_path: Path) -> None:
     run = one(schedule={"rounds": 2, "participation": 0.5, "evaluate-every": 1})
     *records, _ = resume(run, folder_of(run, tmp_path))

@@ -62,6 +62,11 @@ def test_judging_comes_when_due() -> None:
     assert [round_plan.personal for round_plan in plans] == [False, False, False, True, False, False, True]
 
 
+def test_the_end_is_evaluated_without_personalisation_where_that_is_asked() -> None:
+    schedule = Schedule(rounds=4, personal_every=2, newcomers=1, final_personal=False)
+    assert [round_plan.personal for round_plan in plan(schedule)] == [False, True, False, True, False, False]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_newcomers_are_not_seen_before_the_end_and_then_are_the_ones_judged(seed: int) -> None:
     *plans, end, after = plan(Schedule(rounds=6, participation=1.0, evaluate_every=1, newcomers=3, fine_tune=2), seed)

@@ -45,7 +45,7 @@ def federate(
     records = []
     with LocalBackend(workers).connect(experiment.setup) as clients:
         for finished in experiment.rounds(clients, {}):
-            records.append(summary.record(finished, divided.true_cluster))
+            records.append(experiment.record(finished))
             yield records[-1]
     yield summary.result(records, schedule.rounds)
 

@@ -7,7 +7,7 @@ from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import megabits_per_client
 
 Record = Mapping[str, Any]
-EVALUATION_SETTINGS: Final = ("evaluate_every", "personal_every")  # they change only what is known of a run
+EVALUATION_SETTINGS: Final = ("evaluate_every", "personal_every", "final_personal")  # they change only what is known
 
 
 def load_result(folder: RunFolder, solo: Sequence[RunFolder], targets: Sequence[float] = ()) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from scipy.spatial.distance import squareform
 
 from pacfl import __version__
 from pacfl.data import Dataset, Partition
-from pacfl.experiment.store import RunFolder
+from pacfl.experiment.store import RunFolder, RunStore
 from pacfl.subspace import Clustering
 from pacfl.subspace.hierarchy import dendrogram
 
@@ -61,7 +61,7 @@ class StoredClustering:
     merges: NDArray[np.float64]  # the dendrogram, in scipy's form
 
 
-def save_clustering(folder: RunFolder, clients: Sequence[int], clustering: Clustering) -> None:
+def save_clustering(folder: RunStore, clients: Sequence[int], clustering: Clustering) -> None:
     """Store the decision and its evidence, and the matrices behind them.
 
     Only the upper triangle of the proximity is stored, in float32: 10,000 clients take 200 MB.

@@ -6,8 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from pacfl.errors import StoreError
-from pacfl.experiment.store import RunFolder
-from pacfl.federation.algorithm import Algorithm
+from pacfl.experiment.store import RunFolder, RunStore
 from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.local import one_thread
 from pacfl.federation.message import ClientId, Message
@@ -21,11 +20,12 @@ class StoredModels:
 
     models: Sequence[Vector]  # one for each cluster; only what is shared, of algorithms that share a part
     cluster_of: Mapping[ClientId, int]
+    received: Mapping[ClientId, Vector]  # the model of each client as it receives it
     downloads: Mapping[ClientId, Message]  # what the server would send next
     memory: Mapping[ClientId, Message]  # of clients that have trained
     evaluated_in: Mapping[ClientId, int]  # the round, from 0, in which a client was evaluated last
 
-    def save(self, folder: RunFolder) -> None:
+    def save(self, folder: RunStore) -> None:
         """Store them in the folder of their run."""
         folder.save_models({f.name: getattr(self, f.name) for f in fields(self)})
 
@@ -44,18 +44,22 @@ def stored_models(folder: RunFolder) -> StoredModels:
 
 
 def final_models(
-    algorithm: Algorithm, state: Any, memory: Mapping[ClientId, Message], plans: Iterable[RoundPlan]
+    side: ClientSide, state: Any, memory: Mapping[ClientId, Message], plans: Iterable[RoundPlan]
 ) -> StoredModels:
     """The models after the last of the planned rounds, from the server's state and the clients' memory."""
     clients = sorted(state.cluster_of)
+    downloads = {c: dict(side.algorithm.download(state, c)) for c in clients}
     evaluated_in = dict.fromkeys(clients, 0)
     for t, plan in enumerate(plans):
         evaluated_in |= dict.fromkeys(plan.evaluated, t)
+    memory = {c: dict(memory[c]) for c in clients if c in memory}
+    initial = side.algorithm.init_client(side.model)
     return StoredModels(
         models=list(state.models),
         cluster_of={c: int(state.cluster_of[c]) for c in clients},
-        downloads={c: dict(algorithm.download(state, c)) for c in clients},
-        memory={c: dict(memory[c]) for c in clients if c in memory},
+        received={c: side.received(evaluated_in[c], c, downloads[c], memory.get(c, initial)) for c in clients},
+        downloads=downloads,
+        memory=memory,
         evaluated_in={c: evaluated_in[c] for c in clients},
     )
 
@@ -79,22 +83,18 @@ class LoadedModels:
 
     def received(self, client: ClientId) -> Vector:
         """The model that was evaluated as `received`: (d,)."""
-        return self._model(ClientSide.received, client)
+        self._check(client)
+        return self.stored.received[client]
 
     def personal(self, client: ClientId) -> Vector:
         """The model that was evaluated as `personal`: (d,); the algorithm's own personalisation is run again."""
-        return self._model(ClientSide.personal, client)
-
-    def _model(self, method: Any, client: ClientId) -> Vector:
         self._check(client)
         memory = self.stored.memory.get(client)
         if memory is None:
             memory = self.setup.algorithm.init_client(self.setup.model)
         with one_thread():  # as in the run
-            model: Vector = method(
-                self._side, self.stored.evaluated_in[client], client, self.stored.downloads[client], memory
-            )
-        return model
+            t, down = self.stored.evaluated_in[client], self.stored.downloads[client]
+            return self._side.personal(t, client, down, memory)
 
     @cached_property
     def _side(self) -> ClientSide:

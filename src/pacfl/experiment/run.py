@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,15 +24,16 @@ from pacfl.data import (
     validation_split,
 )
 from pacfl.errors import ConfigError, DataError, MissingLibraryError, StoreError
-from pacfl.experiment import description, summary
+from pacfl.experiment import description
 from pacfl.experiment.config import Run, from_content
-from pacfl.experiment.models import LoadedModels, final_models, stored_models
+from pacfl.experiment.execution import Experiment, execute
+from pacfl.experiment.models import LoadedModels, stored_models
 from pacfl.experiment.store import RunFolder, data_digest, owned
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import ClientIndices, Pool, Setup
 from pacfl.federation.local import LocalBackend
-from pacfl.federation.rounds import Backend, Round, SimulatedClients, rounds
-from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
+from pacfl.federation.rounds import Backend
+from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.eager import check_device, check_outputs
 from pacfl.learning.losses import find_loss
@@ -42,26 +42,6 @@ from pacfl.learning.nets import InputShape, architecture
 from pacfl.learning.randomness import stream
 
 log = logging.getLogger("pacfl")
-
-
-@dataclass(frozen=True, eq=False)
-class Experiment:
-    """A data set divided among clients, what they need to train, and the planned rounds."""
-
-    dataset: Dataset
-    partition: Partition
-    setup: Setup
-    plans: tuple[RoundPlan, ...]
-
-    def rounds(self, clients: SimulatedClients, checkpoint: dict[str, Any]) -> Iterator[Round]:
-        """The rounds that are left after a checkpoint, or all of them without one."""
-        algorithm = self.setup.algorithm
-        if checkpoint:
-            clients.memory, clients.last_trained = checkpoint["memory"], checkpoint["last_trained"]
-        state = checkpoint["state"] if checkpoint else algorithm.init_server(self.setup.model)
-        for finished in rounds(algorithm, clients, state, self.plans, checkpoint.get("round", 0)):
-            clients.forget(finished.plan.gone)
-            yield finished
 
 
 def resume(
@@ -99,31 +79,8 @@ def _run(
     _check_data(run, folder, data)
     folder.describe("environment", description.environment())
     folder.describe("clients", description.clients(experiment.dataset, experiment.partition, _source(run, data).digest))
-    checkpoint = folder.load_checkpoint() or {}
-    spent = checkpoint.get("seconds", 0.0)
-    folder.truncate_records(checkpoint.get("round", 0))
-    state = checkpoint.get("state")
-    with backend.connect(experiment.setup) as clients:
-        for finished in experiment.rounds(clients, checkpoint):
-            state = finished.state
-            record = summary.record(finished, experiment.partition.true_cluster)
-            clustering = getattr(state, "clustering", None)
-            if finished.plan.joining and clustering is not None:  # it stays as it is until the next client joins
-                description.save_clustering(folder, list(state.bases), clustering)
-            folder.append(record)
-            memory = {"memory": clients.memory, "last_trained": clients.last_trained}
-            seconds = spent + clock() - started
-            folder.save_checkpoint({"round": finished.t + 1, "seconds": seconds, "state": state, **memory})
-            yield record
-        if models:
-            final_models(experiment.setup.algorithm, state, clients.memory, experiment.plans).save(folder)
-        else:
-            folder.drop_models()  # of a process that was killed after it had stored them
-    outcome = summary.result(folder.records(), run.schedule.rounds)
-    seconds = round(spent + clock() - started, 3)
-    result = {"hash": run.hash, "algorithm": run.label(), "seed": run.seed, **outcome, "seconds": seconds}
-    folder.finish(result)
-    yield result
+    identity = {"hash": run.hash, "algorithm": run.label(), "seed": run.seed}
+    yield from execute(experiment, folder, identity, backend, models=models, clock=clock, started=started)
 
 
 def load_models(folder: RunFolder, data: Path | None = None) -> tuple[Experiment, LoadedModels]:
@@ -172,11 +129,13 @@ def assemble(
     shape = _input_shape(pool.train.x)
     model = as_model(lambda: net(shape), seed)
     check_outputs(model.build(), pool.train, dataset.n_classes, find_loss(learning.loss))
+    setup = Setup(algorithm, model, pool, learning, seed, device, engine)
+    experiment = Experiment(dataset, divided, setup, schedule)
     try:
-        plans = tuple(round_plans(schedule, divided.n_clients, seed))
+        experiment.plans  # noqa: B018 - computed once, and checked
     except ConfigError as error:
         raise ConfigError(f"[schedule] {error}") from None
-    return Experiment(dataset, divided, Setup(algorithm, model, pool, learning, seed, device, engine), plans)
+    return experiment
 
 
 def divide(run: Run, data: Path | None = None) -> tuple[Dataset, Partition]:

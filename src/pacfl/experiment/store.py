@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from filelock import Timeout
@@ -26,6 +26,37 @@ log = logging.getLogger("pacfl")
 FORMAT: Final = 2  # of runs: a new one makes stored results unfindable, so it changes only with their meaning
 MODELS: Final = "models"  # the name under which a finished run stores them
 PATIENCE: Final = 2.0  # seconds to wait for a folder: the workers of a process that was killed take one to notice
+
+
+class RunStore(Protocol):
+    """Where a run is stored while it runs, and when it is finished."""
+
+    def describe(self, name: str, content: Mapping[str, Any], **arrays: NDArray[Any]) -> None:
+        """Store something about the run beside its rounds."""
+
+    def records(self) -> list[dict[str, Any]]:
+        """One record for each round so far."""
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add the record of a round."""
+
+    def truncate_records(self, n: int) -> None:
+        """Drop the records of rounds that will be run again."""
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """Everything needed to resume, or None."""
+
+    def save_checkpoint(self, state: Mapping[str, Any]) -> None:
+        """Save everything needed to resume."""
+
+    def save_models(self, models: Mapping[str, Any]) -> None:
+        """Store the models of a run that is about to finish."""
+
+    def drop_models(self) -> None:
+        """Delete the stored models, if there are any."""
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Store the result."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pacfl.errors import ConfigError
 from pacfl.federation.message import ClientId
 from pacfl.learning.randomness import stream
-from pacfl.settings import NonNegativeInt, PositiveInt, PositiveShare, Share, check
+from pacfl.settings import NonNegativeInt, PositiveInt, PositiveShare, Share, check, later
 
 Clients = tuple[ClientId, ...]
 
@@ -31,13 +31,14 @@ class Schedule:
     rounds: NonNegativeInt = 50
     participation: PositiveShare = 0.1  # of the clients present
     evaluate_every: NonNegativeInt = 0  # rounds between evaluations; 0 evaluates at the end only
-    personal_every: NonNegativeInt = 0  # the same for evaluations after personalisation; at the end always
+    personal_every: NonNegativeInt = 0  # the same for evaluations after personalisation
     newcomers: NonNegativeInt = 0  # clients, drawn by the seed, that join after the last round
     fine_tune: PositiveInt = 5  # epochs for which newcomers fine-tune the model that they receive
     client_dropout: Share = 0.0  # probability that a reply is lost
     joins: Mapping[int, Clients] = field(default_factory=dict)  # round: clients that join, or return
     leaves: Mapping[int, Clients] = field(default_factory=dict)  # round: clients that leave before it
     reprofile: Mapping[int, Clients] = field(default_factory=dict)  # round: clients whose data have drifted
+    final_personal: bool = later(True)  # whether the evaluations at the end are also after personalisation
 
     def __post_init__(self) -> None:
         check(self)
@@ -72,9 +73,12 @@ def round_plans(schedule: Schedule, n_clients: int, seed: int) -> Iterator[Round
             personal=_due(schedule.personal_every, t),
         )
     if_no_rounds = () if schedule.rounds else tuple(founders)
-    yield RoundPlan(joining=if_no_rounds, evaluated=tuple(sorted({*present, *if_no_rounds})), personal=True)
+    everybody = tuple(sorted({*present, *if_no_rounds}))
+    yield RoundPlan(joining=if_no_rounds, evaluated=everybody, personal=schedule.final_personal)
     if newcomers:
-        yield RoundPlan(joining=newcomers, evaluated=newcomers, personal=True, fine_tune=schedule.fine_tune)
+        yield RoundPlan(
+            (), newcomers, evaluated=newcomers, personal=schedule.final_personal, fine_tune=schedule.fine_tune
+        )
 
 
 def _check_clients(schedule: Schedule, n_clients: int) -> None:

@@ -115,7 +115,8 @@ class LiveSchedule:
             if t < start + remaining:
                 yield RoundPlan(joining=joining, sampled=self._sample(t, available))
             else:
-                yield RoundPlan(joining=joining, evaluated=tuple(available), personal=True)
+                personal = self.run.schedule.final_personal
+                yield RoundPlan(joining=joining, evaluated=tuple(available), personal=personal)
 
     def _sample(self, t: int, available: list[ClientId]) -> tuple[ClientId, ...]:
         """The scheduled share of clients, drawn by the seed and the round."""

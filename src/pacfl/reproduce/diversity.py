@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.experiment.config import Run, expand
-from pacfl.experiment.run import Experiment, build
+from pacfl.experiment.execution import Experiment
+from pacfl.experiment.run import build
 from pacfl.federation.algorithm import State
 from pacfl.federation.client_side import Pool
 from pacfl.federation.local import LocalBackend
