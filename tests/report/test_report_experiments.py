@@ -1,5 +1,6 @@
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,16 @@ def test_local_training_that_differs_makes_rows_of_its_own_and_is_named(tmp_path
     (experiment,) = experiments([slow, fast])
     assert [row.training for row in experiment.rows] == ["lr 0.01", "lr 0.1"]
     assert "lr as in each row" in experiment.description
+
+
+def test_runs_of_another_engine_or_with_a_setting_that_others_lack_are_rows_of_their_own(tmp_path: Path) -> None:
+    plain = write_run(tmp_path, {"name": "fedavg"}, 0, 4)
+    adam = write_run(tmp_path, {"name": "fedavg"}, 0, 4, learning={"optimiser": "adam"})
+    (run,) = (replace(read(plain), hash="native", settings={**read(plain).settings, "engine": "native"}),)
+    (experiment,) = experiments([read(plain), read(adam), run])
+    assert [row.training for row in experiment.rows] == ["", "optimiser adam", "engine native"]
+    assert all(len(row.runs) == 1 for row in experiment.rows)
+    assert "optimiser, engine as in each row" in experiment.description
 
 
 def test_an_experiment_is_described_in_words(runs: tuple[RunSummary, ...]) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 
 from pacfl.experiment.compare import EVALUATION_SETTINGS
 from pacfl.experiment.seeds import SeedMean, mark_best, seed_mean
+from pacfl.experiment.swept import differing, in_words
 from pacfl.report.summary import NEWCOMERS, RunSummary
-from pacfl.report.titles import description, differing, titles
+from pacfl.report.titles import description, row_settings, titles
 
 PROTOCOL_ORDER: Final = (
     *("received", "personal", "last_trained"),
@@ -37,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Runs that differ only in algorithm, local training and seed, so that they are comparable."""
+    """Runs on the same data by the same schedule, so that they are comparable."""
 
     title: str
     description: str
@@ -66,9 +67,9 @@ def comparable_settings(run: RunSummary) -> Any:
 def _experiment(runs: Sequence[RunSummary]) -> Experiment:
     known = {protocol for run in runs for protocol in run.accuracy}
     protocols = (*(p for p in PROTOCOL_ORDER if p in known), *sorted(known - set(PROTOCOL_ORDER)))
-    members = _grouped(runs, lambda run: (run.algorithm, run.settings["learning"]))
+    members = _grouped(runs, lambda run: (run.algorithm, row_settings(run.settings)))
     accuracies = _accuracies(members, protocols)
-    differ = differing([run.settings["learning"] for run in runs])
+    differ = differing([row_settings(run.settings) for run in runs])
     rows = (_row(own, accuracy, differ) for own, accuracy in zip(members, accuracies, strict=True))
     return Experiment("", description([run.settings for run in runs]), protocols, tuple(rows))
 
@@ -105,9 +106,10 @@ def _row(runs: Sequence[RunSummary], accuracy: Mapping[str, SeedMean], differ: S
         shared = [p for p in accuracy if all(p in values(run) for run in runs)]
         return {p: seed_mean({run.hash: values(run)[p] for run in runs}) for p in shared}
 
+    own = row_settings(runs[0].settings)
     return Row(
         algorithm=runs[0].algorithm,
-        training=", ".join(f"{key} {runs[0].settings['learning'][key]}" for key in differ),
+        training=", ".join(f"{key} {in_words(own[key])}" for key in differ if key in own),
         runs=tuple(runs),
         accuracy=accuracy,
         worst_tenth=by_protocol(lambda run: run.worst_tenth),

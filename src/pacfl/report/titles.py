@@ -1,9 +1,9 @@
 """Settings of runs in words."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-Settings = Mapping[str, Any]
+from pacfl.experiment.swept import Settings, differing, flatten, in_words
 
 
 def titles(experiments: Sequence[Settings]) -> list[str]:
@@ -24,12 +24,12 @@ def description(runs: Sequence[Settings]) -> str:
     """What was run, in sentences."""
     first = runs[0]
     data, schedule, training = first["data"], first["schedule"], first["learning"]
-    differ = differing([run["learning"] for run in runs])
+    differ = differing([row_settings(run) for run in runs])
     seeds = sorted({run["seed"] for run in runs})
     sets = f" ({', '.join(data['sets'])})" if data.get("sets") else ""
     newcomers = schedule.get("newcomers")
     joined = f"; {newcomers} newcomers joined after the last" if newcomers else ""
-    same = ", ".join(f"{_word(key)} {value}" for key, value in training.items() if key not in differ)
+    same = ", ".join(f"{_word(key)} {in_words(value)}" for key, value in flatten(training).items() if key not in differ)
     own = f"; {', '.join(map(_word, differ))} as in each row" if differ else ""
     return (
         f"Data: {data['name']}{sets}, split among {data['clients']} clients by {_scheme(data['scheme'])}. "
@@ -39,14 +39,13 @@ def description(runs: Sequence[Settings]) -> str:
     )
 
 
-def differing(tables: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys whose values are not the same everywhere.
+def row_settings(run: Settings) -> dict[str, Any]:
+    """What else may differ between runs on the same data: the settings of local training, and where it took place."""
+    flat = flatten({name: value for name, value in run.items() if name not in _NOT_OF_ROWS})
+    return {key.removeprefix("learning."): value for key, value in flat.items()}
 
-    >>> differing([{"lr": 0.1, "batch_size": 10}, {"lr": 0.01, "batch_size": 10}])
-    ['lr']
-    """
-    keys = dict.fromkeys(key for table in tables for key in table)
-    return [key for key in keys if any(table.get(key) != tables[0].get(key) for table in tables)]
+
+_NOT_OF_ROWS: Final = ("format", "seed", "data", "model", "schedule", "algorithm")
 
 
 def _short(settings: Settings) -> str:
@@ -56,11 +55,8 @@ def _short(settings: Settings) -> str:
 
 
 def _details(own: Settings, same_title: Sequence[Settings]) -> list[str]:
-    flat = [
-        {f"{section}.{key}": value for section in ("data", "model", "schedule") for key, value in one[section].items()}
-        for one in (own, *same_title)
-    ]
-    return [f"{_word(key.partition('.')[2])} {flat[0][key]}" for key in differing(flat) if key in flat[0]]
+    flat = [flatten({name: one[name] for name in ("data", "model", "schedule")}) for one in (own, *same_title)]
+    return [f"{_word(key.partition('.')[2])} {in_words(flat[0][key])}" for key in differing(flat) if key in flat[0]]
 
 
 def _scheme(scheme: Mapping[str, Any]) -> str:
