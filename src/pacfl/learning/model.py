@@ -41,9 +41,9 @@ class Model:
         module = self.build()
         parameters = list(module.parameters())
         with torch.no_grad():
-            parts = torch.from_numpy(np.array(w, dtype=np.float32)).split([p.numel() for p in parameters])
+            parts = np.split(np.array(w, dtype=np.float32), np.cumsum([p.numel() for p in parameters])[:-1])
             for p, part in zip(parameters, parts, strict=True):
-                p.copy_(part.view_as(p))
+                p.copy_(torch.from_numpy(part).view_as(p))
         return module.eval()
 
     def fresh(self, seed: int) -> Vector:
