@@ -60,6 +60,8 @@ CHANGES: dict[type, tuple[str, dict[str, Any]]] = {
             "momentum": 0.6,
             "weight_decay": 0.1,
             "loss": "squared-error",
+            "optimiser": "adamw",
+            "lr_schedule": {"kind": "exponential", "factor": 0.9},
         },
     ),
     Schedule: (

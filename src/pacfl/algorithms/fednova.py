@@ -4,9 +4,9 @@ from typing import final
 
 import numpy as np
 
-from pacfl.federation.algorithm import Algorithm, State, Upload, effective_steps, mean
+from pacfl.federation.algorithm import Algorithm, State, Upload, effective_steps, mean, require_sgd
 from pacfl.federation.message import Message
-from pacfl.learning.client_context import ClientContext
+from pacfl.learning.client_context import ClientContext, LocalTraining
 
 
 @final
@@ -16,6 +16,9 @@ class FedNova(Algorithm):
 
     d_i = (w0 - w_i) / a_i with the effective steps a_i, and w = w0 - (Σ p_i a_i) (Σ p_i d_i) with the shares p_i.
     """
+
+    def check_training(self, learning: LocalTraining) -> None:
+        require_sgd(self, learning)
 
     def train(self, context: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:
         w, steps = context.sgd(down["w"])

@@ -4,9 +4,9 @@ from typing import final
 
 import numpy as np
 
-from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, effective_steps
+from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, effective_steps, require_sgd
 from pacfl.federation.message import ClientId, Message
-from pacfl.learning.client_context import ClientContext
+from pacfl.learning.client_context import ClientContext, LocalTraining
 from pacfl.learning.model import Model, Vector
 
 
@@ -25,6 +25,9 @@ class Scaffold(Algorithm):
 
     The server's c is the mean of the ci of all N clients, whether or not they took part: c += Σ dci / N.
     """
+
+    def check_training(self, learning: LocalTraining) -> None:
+        require_sgd(self, learning)
 
     def init_server(self, model: Model) -> ScaffoldState:
         return ScaffoldState(model.initial[None], control=np.zeros_like(model.initial), n_clients=0)

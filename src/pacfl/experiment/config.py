@@ -21,7 +21,7 @@ from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.engines import ENGINES
 from pacfl.learning.nets import NETS, architecture
-from pacfl.learning.settings import LOSS_NAMES
+from pacfl.learning.settings import LOSS_NAMES, OPTIMISER_NAMES
 from pacfl.settings import NonNegativeInt, PositiveInt, PositiveShare, ShareBelowOne, build, check, suggestion
 
 KEYS: Final = ("seeds", "engine", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation", "item")
@@ -175,15 +175,16 @@ def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str, engi
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise ConfigError(f"seeds must be integers from 0, got {seed!r}")
     algorithm = _snaked(sections["algorithm"])
+    learning = build(LocalTraining, sections["learning"], "learning")
     try:
-        algorithms.build(**algorithm)
+        algorithms.build(**algorithm).check_training(learning)
     except ConfigError as error:
         raise ConfigError(f"[[algorithm]] {error}") from None
     return Run(
         seed,
         build(Data, _scheme_snaked(sections["data"]), "data"),
         _net(sections["model"]),
-        build(LocalTraining, sections["learning"], "learning"),
+        learning,
         build(Schedule, sections["schedule"], "schedule"),
         algorithm,
         device,
@@ -204,6 +205,7 @@ def _import_paths(run: Run) -> list[str]:
         *(("datasets", name, LOADERS) for name in (run.data.name, *run.data.sets)),
         ("partitions", run.data.scheme["kind"], SCHEMES),
         ("losses", run.learning.loss, LOSS_NAMES),
+        ("optimisers", run.learning.optimiser, OPTIMISER_NAMES),
     )
     paths = (plugins.import_path(kind, name) for kind, name, own in named if name not in own)
     return [path for path in paths if path is not None]

@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.errors import ConfigError
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model, Vector
+from pacfl.learning.settings import LocalTraining
 from pacfl.settings import check
 
 
@@ -39,6 +41,9 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def check_training(self, learning: LocalTraining) -> None:
+        """Refuse a way of training that the method's formulas do not cover."""
 
     # The server
 
@@ -110,6 +115,15 @@ def mean(uploads: Sequence[Upload], key: str) -> NDArray[np.float64]:
     """Mean of an uploaded array by size, in float64."""
     total: NDArray[np.float64] = shares(uploads) @ np.stack([u.content[key] for u in uploads]).astype(np.float64)
     return total
+
+
+def require_sgd(algorithm: Algorithm, learning: LocalTraining) -> None:
+    """For methods that divide the distance of a local training by its steps."""
+    if learning.optimiser != "sgd":
+        raise ConfigError(
+            f"{type(algorithm).__name__} derives gradients from the distance of SGD steps, so it cannot train with "
+            f"optimiser = {learning.optimiser!r}; use sgd, or another algorithm"
+        )
 
 
 def effective_steps(steps: int, momentum: float) -> float:

@@ -14,7 +14,8 @@ from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score
 from pacfl.learning.client_context import ClientContext, Engine, LocalTraining, Samples, SampleSubset
-from pacfl.learning.engines import build_engine
+from pacfl.learning.eager import Eager
+from pacfl.learning.engines import WithLocalSteps, build_engine
 from pacfl.learning.model import Model, Vector
 
 CACHED_MODELS: Final = 16
@@ -60,13 +61,21 @@ class ClientSide:
         """Build the engine."""
         self.algorithm, self.model, self.pool = setup.algorithm, setup.model, setup.pool
         self.learning, self.seed = setup.learning, setup.seed
+        setup.algorithm.check_training(setup.learning)
         x = setup.pool.train.x
         self.engine = build_engine(
             setup.engine, setup.model, x.shape[1:], setup.device, setup.learning, integers=x.dtype.kind == "i"
         )
+        self._trainer: Engine = self.engine
+        if setup.engine == "auto" and not isinstance(self.engine, Eager):
+            self._trainer = WithLocalSteps(self.engine, self._eager)
+        self._device = setup.device
         self._predictions: OrderedDict[bytes, PredictionCache] = OrderedDict()
         self._scores: dict[tuple[ClientId, str], tuple[bytes, Score]] = {}
         self._lock = threading.Lock()
+
+    def _eager(self) -> Engine:
+        return build_engine("eager", self.model, self.pool.train.x.shape[1:], self._device, self.learning)
 
     def profile(self, t: int, client: ClientId) -> Message:
         """What the client reports about its data."""
@@ -74,7 +83,7 @@ class ClientSide:
 
     def train(self, t: int, client: ClientId, down: Message, memory: Message) -> tuple[Message, Message, Vector | None]:
         """Upload, memory, and the weights that the client trained."""
-        recorder = Recorder(self.engine)
+        recorder = Recorder(self._trainer)
         up, memory = self.algorithm.train(self._context(t, client, recorder), down, memory)
         return up, memory, recorder.last
 
@@ -147,7 +156,8 @@ class ClientSide:
         rows = self.pool.client_indices[client].train
         samples = SampleSubset(self.pool.train, rows)
         key = (self.seed, t, client)
-        return ClientContext(self.model, samples, self.learning, engine or self.engine, key, self.pool.raw, rows)
+        learning = self.learning.in_round(t)
+        return ClientContext(self.model, samples, learning, engine or self._trainer, key, self.pool.raw, rows)
 
 
 class PredictionCache:

@@ -132,7 +132,8 @@ class ClientContext:
     ) -> tuple[Vector, int]:
         """Train from w; the trained vector and the number of steps.
 
-        A step is v <- momentum v + g + weight_decay w, then w <- w - lr v. Algorithms change the gradient g of a batch:
+        A step is v <- momentum v + g + weight_decay w, then w <- w - lr v, or that of another optimiser. Algorithms
+        change the gradient g of a batch:
 
         prox = (mu, anchor): g + mu (w - anchor), the proximal term of FedProx.
         gradient_correction = c: g + c, the control variates of SCAFFOLD.
@@ -147,6 +148,7 @@ class ClientContext:
         rng = stream(self.key[0], purpose, *self.key[1:])
         order = batch_order(self.n_samples, epochs, rng)
         terms = GradientTerms(prox, gradient_correction, inner_step, mask, sample_weight, local_step)
+        self._check(terms)
         trained = self.engine.sgd(w, self.train, order, self.learning, terms, int(rng.integers(2**31)))
         if not np.isfinite(trained).all():
             raise DivergedError(
@@ -154,6 +156,16 @@ class ClientContext:
                 f"lower the learning rate (now {self.learning.lr}) or the momentum (now {self.learning.momentum})"
             )
         return trained, count_steps(self.n_samples, epochs, self.learning.batch_size)
+
+    def _check(self, terms: GradientTerms) -> None:
+        """Refuse arrays that do not fit the weights and the samples."""
+        mask, weight, d = terms.mask, terms.sample_weight, len(self.model.initial)
+        if mask is not None and (mask.shape != (d,) or mask.dtype != np.bool_):
+            raise ValueError(f"mask must be {d} booleans, one for each weight, got {mask.dtype} of shape {mask.shape}")
+        if weight is not None and weight.shape != (self.n_samples,):
+            raise ValueError(f"sample_weight must be one for each of {self.n_samples} samples, got {weight.shape}")
+        if weight is not None and terms.local_step is not None:
+            raise ValueError("a local_step computes its own loss: give sample_weight or local_step, not both")
 
     def gradient(self, w: Vector) -> Vector:
         """Gradient of the mean training loss at w."""

@@ -1,6 +1,6 @@
 """The eager engine: any nn.Module, one thread. Every other engine must agree with it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pacfl.errors import ModelError
-from pacfl.learning.client_context import NO_TERMS, GradientTerms, LocalTraining, Samples
+from pacfl.learning.client_context import NO_TERMS, GradientTerms, LocalStep, LocalTraining, Samples
 from pacfl.learning.losses import LOSSES, Loss
 from pacfl.learning.model import Model, Vector
+from pacfl.learning.optimisers import find_optimiser
 
 EVALUATION_BATCH = 500
 CROSS_ENTROPY = LOSSES["cross-entropy"]
@@ -29,11 +30,13 @@ class Eager:
         self._module = model.build().to(self._device)
         self._w = torch.empty(len(model.initial), device=self._device)
         self._g = torch.zeros_like(self._w)
+        self._fixed = torch.zeros_like(self._w, dtype=torch.bool)  # what no step changes
         start = 0
         for p in self._module.parameters():
             end = start + p.numel()
             p.data = self._w[start:end].view_as(p)
             p.grad = self._g[start:end].view_as(p)
+            self._fixed[start:end] = not p.requires_grad
             start = end
 
     def sgd(
@@ -47,23 +50,37 @@ class Eager:
     ) -> Vector:
         """Train from w on batches in the given order."""
         x, y = self._tensors(samples)
+        weight = None if terms.sample_weight is None else self._tensor(terms.sample_weight)
         mu, anchor = (terms.prox[0], self._tensor(terms.prox[1])) if terms.prox is not None else (0.0, None)
         correction = None if terms.gradient_correction is None else self._tensor(terms.gradient_correction)
-        velocity = torch.zeros_like(self._w)
+        fixed = self._fixed if terms.mask is None else self._fixed | ~self._tensor(terms.mask)
+        some_fixed = bool(fixed.any())
+        optimiser = find_optimiser(learning.optimiser)
         self._w.copy_(self._tensor(w))
+        step = optimiser.start(self._w, learning)
+
+        def gradient(rows: Tensor) -> Tensor:
+            weighed = None if weight is None else weight[rows]
+            g = self._gradient(x[rows], y[rows], weighed, terms.local_step)
+            return g.masked_fill_(fixed, 0) if some_fixed else g
+
         self._module.train()
         with torch.random.fork_rng(devices=[]):
             self._seed(seed)
             for rows in _batches(order, learning.batch_size):
-                g = self._batch_gradient(x[rows], y[rows], terms.inner_step)
-                if learning.weight_decay:
+                g = self._batch_gradient(gradient, rows, terms.inner_step)
+                if learning.weight_decay and not optimiser.decoupled:
                     g.add_(self._w, alpha=learning.weight_decay)
                 if anchor is not None:
                     g.add_(self._w - anchor, alpha=mu)
                 if correction is not None:
                     g.add_(correction)
-                velocity.mul_(learning.momentum).add_(g)
-                self._w.sub_(velocity, alpha=learning.lr)
+                if not some_fixed:
+                    step(self._w, g)
+                    continue
+                before = self._w.clone()
+                step(self._w, g.masked_fill_(fixed, 0))
+                self._w.copy_(torch.where(fixed, before, self._w))  # whatever the optimiser does to weights
         return np.array(self._w.cpu().numpy())
 
     def gradient(self, w: Vector, samples: Samples) -> Vector:
@@ -101,19 +118,26 @@ class Eager:
         else:
             torch.manual_seed(seed)
 
-    def _batch_gradient(self, x: Tensor, y: Tensor, inner_step: float | None) -> Tensor:
+    def _batch_gradient(self, gradient: Callable[[Tensor], Tensor], rows: Tensor, inner_step: float | None) -> Tensor:
         if inner_step is None:
-            return self._gradient(x, y)
-        half = max(1, len(y) // 2)
+            return gradient(rows)
+        half = max(1, len(rows) // 2)
         start = self._w.clone()
-        self._w.sub_(self._gradient(x[:half], y[:half]), alpha=inner_step)
-        ahead = self._gradient(x[half:], y[half:]) if len(y) > 1 else self._gradient(x, y)
+        self._w.sub_(gradient(rows[:half]), alpha=inner_step)
+        ahead = gradient(rows[half:] if len(rows) > 1 else rows)
         self._w.copy_(start)
         return ahead
 
-    def _gradient(self, x: Tensor, y: Tensor) -> Tensor:
+    def _gradient(
+        self, x: Tensor, y: Tensor, weight: Tensor | None = None, local_step: LocalStep | None = None
+    ) -> Tensor:
         self._g.zero_()
-        loss = self._loss.mean(self._module(x), y)
+        if local_step is not None:
+            loss = _scalar(local_step(self._module, x, y))
+        elif weight is not None:
+            loss = (weight * self._loss.per_sample(self._module(x), y)).mean()
+        else:
+            loss = self._loss.mean(self._module(x), y)
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return self._g
 
@@ -122,6 +146,14 @@ class Eager:
 
     def _tensor(self, array: NDArray[np.generic]) -> Tensor:
         return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(self._device)
+
+
+def _scalar(loss: Tensor) -> Tensor:
+    """The loss of a local step, checked."""
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+        raise ModelError(f"local_step must return a scalar tensor that depends on the weights, got {got}")
+    return loss
 
 
 def _batches(order: NDArray[np.int64], size: int) -> Iterator[Tensor]:

@@ -1,14 +1,18 @@
 """The choice of an engine: the native one if it supports the model and agrees with the eager one."""
 
 import logging
+import threading
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pacfl.errors import ModelError
-from pacfl.learning.client_context import Engine, GradientTerms, Samples
+from pacfl.learning.client_context import NO_TERMS, Engine, GradientTerms, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.losses import find_loss
 from pacfl.learning.model import Model, UnsupportedModelError, Vector
+from pacfl.learning.optimisers import find_optimiser
 from pacfl.learning.randomness import stream
 from pacfl.learning.settings import ENGINES as ENGINES
 from pacfl.learning.settings import LocalTraining
@@ -41,6 +45,7 @@ def build_engine(
     """
     check_engine(name)
     eager = Eager(model, device, find_loss(learning.loss))
+    find_optimiser(learning.optimiser)  # refused here, if it cannot be found
     if name == "eager" or (name == "auto" and device != "cpu"):
         return eager
     try:
@@ -48,6 +53,8 @@ def build_engine(
             raise UnsupportedModelError(f"it runs on the CPU, not on {device}")
         if learning.loss != DEFAULT.loss:
             raise UnsupportedModelError(f"its loss is {learning.loss}, not {DEFAULT.loss}")
+        if learning.optimiser != DEFAULT.optimiser:
+            raise UnsupportedModelError(f"its optimiser is {learning.optimiser}, not {DEFAULT.optimiser}")
         if integers:
             raise UnsupportedModelError("its samples are integers")
         return _native(model, shape, eager)
@@ -86,3 +93,43 @@ def _compare(native: Engine, eager: Engine, w: Vector, shape: tuple[int, ...], n
     for what, (ours, theirs) in pairs.items():
         if not np.abs(ours - theirs).max() <= TOLERANCE * np.abs(theirs).max():
             raise UnsupportedModelError(f"{what} differs from the eager engine's by {np.abs(ours - theirs).max():.2g}")
+
+
+class WithLocalSteps:
+    """A compiled engine that leaves trainings with an algorithm's own local step to the eager one.
+
+    The eager engine is built when it is first needed. Threads share it, so it trains one client at a time.
+    """
+
+    def __init__(self, engine: Engine, build_eager: Callable[[], Engine]) -> None:
+        """Wrap an engine."""
+        self._engine, self._build_eager = engine, build_eager
+        self._eager: Engine | None = None
+        self._lock = threading.Lock()
+        self.batch_dependent = engine.batch_dependent
+
+    def sgd(
+        self,
+        w: Vector,
+        samples: Samples,
+        order: NDArray[np.int64],
+        learning: LocalTraining,
+        terms: GradientTerms = NO_TERMS,
+        seed: int = 0,
+    ) -> Vector:
+        """Train, with the engine that can."""
+        if terms.local_step is None:
+            return self._engine.sgd(w, samples, order, learning, terms, seed)
+        with self._lock:
+            if self._eager is None:
+                log.warning("training with the eager engine, one client at a time: the algorithm has a local step")
+                self._eager = self._build_eager()
+            return self._eager.sgd(w, samples, order, learning, terms, seed)
+
+    def gradient(self, w: Vector, samples: Samples) -> Vector:
+        """As the compiled engine."""
+        return self._engine.gradient(w, samples)
+
+    def evaluate(self, w: Vector, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """As the compiled engine."""
+        return self._engine.evaluate(w, samples)

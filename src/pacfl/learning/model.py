@@ -64,6 +64,8 @@ def as_model(architecture: Callable[[], "nn.Module"], seed: int) -> Model:
     layers = _layers(module)
     if not layers:
         raise ModelError(f"the model must have weights to train, {type(module).__name__} has none")
+    if not any(p.requires_grad for p in module.parameters()):
+        raise ModelError(f"the model must have weights to train, those of {type(module).__name__} are all frozen")
     return Model(architecture, seed, _vector(module), layers)
 
 
