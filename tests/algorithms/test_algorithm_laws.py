@@ -49,7 +49,7 @@ def assert_well(run: Sequence[Round]) -> None:
         assert_sound(r.state)
         for by in r.scores.values():
             assert set(by) == set(r.plan.evaluated)
-            assert all(np.isfinite([score.accuracy, score.loss]).all() for score in by.values())
+            assert all(np.isfinite([score.primary, score.loss]).all() for score in by.values())
 
 
 @every

@@ -118,3 +118,11 @@ def test_asking_for_more_changes_no_other_hash(larger: Callable[[Table], Table])
     given = table(algorithm=[{"name": "fedavg"}, {"name": "ifca", "clusters": 3}])
     before, after = ([run.hash for run in expand(part)] for part in (given, larger(given)))
     assert set(before) < set(after)
+
+
+def test_metrics_change_the_hash_and_their_order_does_not() -> None:
+    asked = [["auroc"], ["auroc", "macro-f1"], ["macro-f1", "auroc", "auroc"], ["accuracy"], []]
+    hashes = [only(table(evaluation={"metrics": names})).hash for names in asked]
+    assert hashes[1] == hashes[2]
+    assert hashes[3] == hashes[4] == only(table()).hash, "the primary metric is there without asking"
+    assert len(set(hashes)) == 3

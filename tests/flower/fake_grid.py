@@ -14,8 +14,8 @@ from tests.small_federation import LEARNING, SEED, model, pool
 Tamper = Callable[[str, RecordDict], RecordDict | None]
 
 
-def client_loader(algorithm: Algorithm, memory: Path) -> ClientLoader:
-    side = ClientSide(Setup(algorithm, model(), pool(), LEARNING, SEED))
+def client_loader(algorithm: Algorithm, memory: Path, metrics: tuple[str, ...] = ()) -> ClientLoader:
+    side = ClientSide(Setup(algorithm, model(), pool(), LEARNING, SEED, metrics=metrics))
 
     def load(*_: object) -> tuple[ClientSide, Path]:
         return side, memory

@@ -121,13 +121,23 @@ def test_every_type_of_message_has_a_handler() -> None:
 
 
 def test_scores_are_received_as_sent() -> None:
-    scores = {"received": Score(0.5, 1.25), "personal": Score(1.0, 0.0)}
-    assert wire.scores(wire.pack({}, {}, scores)) == scores
+    """Whatever metrics are called: one of a plug-in may have the name of something else."""
+    scores = {"received": Score(0.5, 1.25), "personal": Score(1.0, 0.0, {"loss": 0.25, "some.module:metric": -3.0})}
+    sent = wire.pack({}, {}, scores)
+    assert wire.scores(sent, ("loss", "some.module:metric")) == scores
 
 
-def test_a_score_that_is_not_finite_is_refused() -> None:
-    with pytest.raises(ValueError, match="has a score of nan"):
-        wire.scores(wire.pack({}, {}, {"received": Score(float("nan"), 0.0)}))
+def test_metrics_that_nobody_asked_for_are_not_read() -> None:
+    sent = wire.pack({}, {}, {"received": Score(0.5, 1.25, {"auroc": 0.5, "other": float("nan")})})
+    assert wire.scores(sent, ("auroc", "macro-f1")) == {"received": Score(0.5, 1.25, {"auroc": 0.5})}
+
+
+@pytest.mark.parametrize(
+    "score", [Score(float("nan"), 0.0), Score(0.0, 0.0, {"auroc": float("inf")}), Score(0.0, -1e308)], ids=str
+)
+def test_a_score_of_which_no_mean_and_standard_deviation_can_be_computed_is_refused(score: Score) -> None:
+    with pytest.raises(ValueError, match=r"has a score of (nan|inf|-1e.308)"):
+        wire.scores(wire.pack({}, {}, {"received": score}), ("auroc",))
 
 
 def test_profiles_of_every_setting_are_accepted(tmp_path: Path) -> None:

@@ -12,11 +12,14 @@ from flwr.app import Context, Message, RecordDict
 
 from pacfl.errors import StoreError
 from pacfl.experiment.store import RunFolder
+from pacfl.federation.client_side import Setup
+from pacfl.federation.local import LocalBackend
 from pacfl.flower import client_registry, status
+from pacfl.flower.backend import FlowerBackend
 from pacfl.flower.message_types import SIGNATURE, TRAIN
 from pacfl.flower.server import federate
 from tests.flower.fake_grid import FakeGrid, client_loader
-from tests.small_federation import LIVELY, SEED, lively, same
+from tests.small_federation import LEARNING, LIVELY, SEED, lively, model, pool, same
 
 pytestmark = pytest.mark.usefixtures("identity")
 
@@ -241,3 +244,29 @@ def test_the_status_is_one_complete_file(tmp_path: Path) -> None:
     assert sorted(content["clients"]) == ["0", "1", "2", "3", "4", "5"]
     assert all(c["alive"] and c["cluster"] in (0, 1) for c in content["clients"].values())
     assert np.isfinite(content["accuracy"])
+
+
+def test_metrics_are_recorded_as_on_this_machine(tmp_path: Path) -> None:
+    asked = config(tmp_path / "f", "fedavg", rounds=1)
+    asked.run_config["settings"] += "; evaluation.metrics = ['macro-f1', 'auroc']"
+    names = ("auroc", "macro-f1")
+    federate(FakeGrid(client_loader(lively("fedavg"), tmp_path / "m", names), NODES), asked)
+    first, last = records(tmp_path / "f")
+    assert set(first["metrics"]["auroc"]) == {"received", "last_trained"}
+    with LocalBackend().connect(Setup(lively("fedavg"), model(), pool(), LEARNING, SEED, metrics=names)) as clients:
+        scores = clients.evaluate(0, {c: {"w": model().initial} for c in range(len(NODES))}, personal=False)
+    for c, score in scores["received"].items():
+        for name in names:
+            assert first["metrics_by_client"][name]["received"][str(c)] == score.metrics[name]
+    assert set(last["metrics"]["macro-f1"]) == {"received", "last_trained", "personal"}
+
+
+def test_the_status_names_another_metric_than_accuracy(tmp_path: Path) -> None:
+    registry = client_registry.ClientRegistry({})
+    backend = FlowerBackend(FakeGrid(None, []), lively("fedavg"), model(), "f")
+    file = status.StatusFile(tmp_path, 3, registry, backend, {}, metric="mae")
+    file.round_finished(0, {}, {"metric": "mae", "mae": {"received": {"mean": 2.5}}, "clusters": 1, "sampled": [0]})
+    content = status.read(tmp_path)
+    assert content is not None
+    assert (content["metric"], content["mae"]) == ("mae", 2.5)
+    assert "accuracy" not in content

@@ -66,12 +66,12 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats()
 
 @often
 @given(
-    scores=st.dictionaries(st.text(max_size=12) | st.just("received.accuracy"), NUMBERS, max_size=4),
+    scores=st.dictionaries(st.text(max_size=12) | st.just("received.primary"), NUMBERS, max_size=4),
     about=st.dictionaries(st.sampled_from(["round", "size", "client", "x"]), NUMBERS | st.text() | st.booleans()),
 )
 def test_forged_scores_and_sizes_are_refused_or_finite(scores: dict[str, float], about: dict[str, object]) -> None:
     content = RecordDict({"scores": MetricRecord(scores), "about": ConfigRecord(about)})  # type: ignore[arg-type]
     read = refused_or_read(lambda: wire.scores(content), InvalidReplyError)
-    assert read is None or all(np.isfinite([s.accuracy, s.loss]).all() for s in read.values())
+    assert read is None or all(np.isfinite([s.primary, s.loss]).all() for s in read.values())
     size = refused_or_read(lambda: check_size(wire.about(content).get("size")), InvalidReplyError)
     assert size is None or size >= 1

@@ -12,7 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from pacfl.cli.console import AsJson, app, err, out
+from pacfl.cli.display import value
 from pacfl.errors import missing
+from pacfl.experiment.summary import metric_of
 
 deploy = typer.Typer(help="Set up a federation of real sites on Flower.", no_args_is_help=True)
 app.add_typer(deploy, name="deploy")
@@ -139,8 +141,9 @@ def _show(status: dict[str, Any]) -> None:
         cluster = "-" if c["cluster"] is None else str(c["cluster"])
         table.add_row(number, escape(c["identity"]), cluster, "yes" if c["alive"] else "no")
     out.print(table)
-    if status.get("accuracy") is not None:
-        out.print(f"accuracy of the models as received: {100 * status['accuracy']:.1f} %", highlight=False)
+    metric = metric_of(status)
+    if status.get(metric) is not None:
+        out.print(f"{metric} of the models as received: {value(status[metric], metric)}", highlight=False)
     out.print(f"last error: {escape(status.get('last_error') or 'none')}", highlight=False)
     out.print(f"last update: {status['silent']:.0f} s ago", highlight=False)
 

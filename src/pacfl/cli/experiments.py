@@ -15,13 +15,13 @@ from rich.table import Table
 
 from pacfl.cli.backends import BackendName, backend_of
 from pacfl.cli.console import AsCsv, AsJson, app, err, out
-from pacfl.cli.display import count, display, newcomers_table, percent, results_table, targets_table
+from pacfl.cli.display import cell, count, display, metrics_table, newcomers_table, results_table, targets_table
 from pacfl.cli.tensorboard import curves
 from pacfl.errors import DivergedError, StoreError, missing
 from pacfl.experiment.compare import below_local, load_result, local_baseline, solo_runs
 from pacfl.experiment.export import as_csv as table_of
 from pacfl.experiment.store import RunFolder, all_folders, data_digest, folder_of
-from pacfl.experiment.summary import label, megabits_per_client
+from pacfl.experiment.summary import label, megabits_per_client, metric_of, scores
 
 if TYPE_CHECKING:
     pass
@@ -126,7 +126,8 @@ def show(
     prefix: Annotated[str, typer.Argument(metavar="HASH", help="Of a run, or its beginning.")],
     runs: Runs = Path("runs"),
     target: Annotated[
-        list[float] | None, typer.Option(min=0, max=1, help="A mean accuracy: when was it reached? May be repeated.")
+        list[float] | None,
+        typer.Option(min=0, help="A mean of the primary metric, as 0.8: when was it reached? May be repeated."),
     ] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -210,12 +211,20 @@ def _print_results(results: list[dict[str, Any]], title: str, as_json: bool = Fa
             print(json.dumps(result))
     elif as_csv:
         print(table_of(results), end="")
-    elif results:
-        out.print(results_table(results, title))
-        if newcomers := [result for result in results if "newcomers" in result]:
-            out.print(newcomers_table(newcomers))
-        if "to_target" in results[0]:
-            out.print(targets_table(results))
+    else:
+        for metric in dict.fromkeys(map(metric_of, results)):
+            _print_tables([result for result in results if metric_of(result) == metric], title)
+
+
+def _print_tables(results: list[dict[str, Any]], title: str) -> None:
+    """Of results with one primary metric."""
+    out.print(results_table(results, title))
+    if any("metrics" in result for result in results):
+        out.print(metrics_table(results))
+    if newcomers := [result for result in results if "newcomers" in result]:
+        out.print(newcomers_table(newcomers))
+    if "to_target" in results[0]:
+        out.print(targets_table(results))
 
 
 def _rounds_table(records: list[dict[str, Any]]) -> Table:
@@ -230,11 +239,12 @@ def _rounds_table(records: list[dict[str, Any]]) -> Table:
     for heading in (*headings, *(["norms"] if norms else [])):
         table.add_column(heading, justify="right")
     for i, record in enumerate(records):
-        if "accuracy" in record:
-            scores = (percent(record["accuracy"].get(p)) for p in ("received", "last_trained", "personal"))
+        if scores(record):
+            metric = metric_of(record)
+            cells = (cell(scores(record).get(p), metric) for p in ("received", "last_trained", "personal"))
             sent = f"{megabits_per_client(records[: i + 1]):.1f}"
             when = str(record["round"]) if record["sampled"] else "end"
-            row = (when, _or_dash(record["clusters"]), *scores, sent)
+            row = (when, _or_dash(record["clusters"]), *cells, sent)
             table.add_row(*row, *([_norms(record.get("update_norms", {}))] if norms else []))
     return table
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pacfl.experiment.store import RunFolder
-from pacfl.experiment.summary import megabits_per_client
+from pacfl.experiment.summary import check_targets, higher_is_better, megabits_per_client, metric_of, scores
 
 Record = Mapping[str, Any]
 EVALUATION_SETTINGS: Final = ("evaluate_every", "personal_every", "final_personal")  # they change only what is known
@@ -24,6 +24,7 @@ def load_result(folder: RunFolder, solo: Sequence[RunFolder], targets: Sequence[
     if "newcomers" in result:
         result["newcomers"]["worse_than_alone"] = below_local(records[-1], theirs[-1])
     if targets:
+        check_targets(targets, metric_of(result))
         result["to_target"] = {str(target): to_target(records[: end + 1], target) for target in targets}
     return result
 
@@ -34,7 +35,7 @@ def solo_runs(folders: Sequence[RunFolder]) -> list[RunFolder]:
 
 
 def local_baseline(folder: RunFolder, solo: Sequence[RunFolder]) -> RunFolder | None:
-    """The run of SOLO on the same data, model, schedule and seed.
+    """The run of SOLO on the same data, model, schedule and seed, scored by the same metric.
 
     If there are several, the one that trains with the same settings; if none does, there is no baseline.
     """
@@ -45,25 +46,27 @@ def local_baseline(folder: RunFolder, solo: Sequence[RunFolder]) -> RunFolder | 
 
 
 def below_local(record: Record, baseline: Record | None) -> dict[str, float | None]:
-    """By protocol: the share of clients less accurate than with local training only; None where not known."""
+    """By protocol: the share of clients scored worse than with local training only; None where not known."""
+    sign = 1 if higher_is_better(record) else -1
     shares: dict[str, float | None] = {}
-    for protocol, scores in record.get("by_client", {}).items():
+    for protocol, own in record.get("by_client", {}).items():
         base = {} if baseline is None else baseline.get("by_client", {}).get(protocol, {})
-        below = [scores[c][0] < base[c][0] for c in scores if c in base]
+        below = [sign * own[c][0] < sign * base[c][0] for c in own if c in base]
         shares[protocol] = sum(below) / len(below) if below else None
     return shares
 
 
 def to_target(records: Sequence[Record], target: float) -> dict[str, dict[str, float] | None]:
-    """By protocol: rounds, and megabits per client, until an evaluation first shows the target as mean accuracy.
+    """By protocol: rounds, and megabits per client, until an evaluation first shows the target as mean of the metric.
 
     None if no evaluation does.
     """
     reached: dict[str, dict[str, float] | None] = {}
     for i, record in enumerate(records):
-        for protocol, accuracy in record.get("accuracy", {}).items():
+        sign = 1 if higher_is_better(record) else -1
+        for protocol, spread in scores(record).items():
             reached.setdefault(protocol, None)
-            if reached[protocol] is None and accuracy["mean"] >= target:
+            if reached[protocol] is None and sign * spread["mean"] >= sign * target:
                 rounds = sum(bool(r["sampled"]) for r in records[: i + 1])
                 reached[protocol] = {"rounds": rounds, "megabits_per_client": megabits_per_client(records[: i + 1])}
     return reached
@@ -76,4 +79,5 @@ def _of(folder: RunFolder, section: str) -> Any:
 def _compared(folder: RunFolder) -> Any:
     """What two runs must have in common to be compared client by client."""
     schedule = {key: value for key, value in _of(folder, "schedule").items() if key not in EVALUATION_SETTINGS}
-    return _of(folder, "seed"), _of(folder, "data"), _of(folder, "model"), schedule
+    metric = metric_of(folder.result() or next(iter(folder.records()), {}))
+    return _of(folder, "seed"), _of(folder, "data"), _of(folder, "model"), schedule, metric

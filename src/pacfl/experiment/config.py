@@ -16,13 +16,16 @@ from pacfl.data.loading import LOADERS
 from pacfl.data.partition import SCHEMES
 from pacfl.errors import ConfigError
 from pacfl.experiment.store import FORMAT
-from pacfl.experiment.summary import label
+from pacfl.experiment.summary import check_targets, label
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.engines import ENGINES
+from pacfl.learning.evaluation import Metrics, normalise
+from pacfl.learning.losses import find_loss
+from pacfl.learning.metrics import METRICS
 from pacfl.learning.nets import NETS, architecture
 from pacfl.learning.settings import LOSS_NAMES, OPTIMISER_NAMES
-from pacfl.settings import NonNegativeInt, PositiveInt, PositiveShare, ShareBelowOne, build, check, suggestion
+from pacfl.settings import NonNegativeInt, Positive, PositiveInt, ShareBelowOne, build, check, later, suggestion
 
 KEYS: Final = ("seeds", "engine", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation", "item")
 
@@ -58,9 +61,10 @@ class Net:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is reported of runs beside their records. It is not part of a run: changing it runs nothing again."""
+    """What is reported of runs beside the primary metric."""
 
-    targets: tuple[PositiveShare, ...] = ()  # mean accuracies to be reached
+    targets: tuple[Positive, ...] = ()  # means of the primary metric to be reached; not part of a run
+    metrics: tuple[str, ...] = ()  # part of a run: they are computed while it runs
 
     def __post_init__(self) -> None:
         check(self)
@@ -78,6 +82,7 @@ class Run:
     algorithm: Mapping[str, Any]  # name, and settings
     device: str = "cpu"  # where clients train; another one rounds differently, so it is part of the run
     engine: str = "auto"  # and so does this
+    metrics: tuple[str, ...] = later(())  # beside the primary one, sorted
 
     def content(self) -> dict[str, Any]:
         """Everything that decides the result, as plain values."""
@@ -100,7 +105,8 @@ class Run:
 def from_content(content: Mapping[str, Any]) -> Run:
     """The run of a stored content."""
     try:
-        return _run(content, content["seed"], content["device"], content["engine"])
+        evaluated = Evaluation(metrics=tuple(content.get("metrics", ())))
+        return _run(content, content["seed"], content["device"], content["engine"], evaluated)
     except LookupError as error:
         raise ConfigError(f"the settings of the run lack {error}") from None
 
@@ -136,7 +142,7 @@ def expand(table: Mapping[str, Any]) -> list[Run]:
     for key in table:
         if key not in KEYS:
             raise ConfigError(f"the experiment has no section {key!r}{suggestion(key, KEYS)}")
-    evaluation(table)
+    evaluated = evaluation(table)
     listed = table.get("algorithm", [])
     seeds = table.get("seeds", [0])
     device, engine = table.get("device", "cpu"), table.get("engine", "auto")
@@ -151,7 +157,7 @@ def expand(table: Mapping[str, Any]) -> list[Run]:
     for entry in entries:
         for chosen in _sweep(_sections(table, entry)):
             for seed in seeds if isinstance(seeds, list) else [seeds]:
-                run = _run(chosen, seed, device, engine)
+                run = _run(chosen, seed, device, engine, evaluated)
                 runs[run.hash] = run
     if not runs:
         raise ConfigError("the experiment asks for no run: a list of seeds or values is empty")
@@ -171,7 +177,7 @@ def _sections(table: Mapping[str, Any], entry: Any) -> dict[str, Any]:
     return {**sections, "algorithm": {key: value for key, value in entry.items() if key != "learning"}}
 
 
-def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str, engine: str) -> Run:
+def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str, engine: str, evaluated: Evaluation) -> Run:
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise ConfigError(f"seeds must be integers from 0, got {seed!r}")
     algorithm = _snaked(sections["algorithm"])
@@ -189,6 +195,7 @@ def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str, engi
         algorithm,
         device,
         engine,
+        _metrics(evaluated, learning),
     )
 
 
@@ -206,9 +213,22 @@ def _import_paths(run: Run) -> list[str]:
         ("partitions", run.data.scheme["kind"], SCHEMES),
         ("losses", run.learning.loss, LOSS_NAMES),
         ("optimisers", run.learning.optimiser, OPTIMISER_NAMES),
+        *(("metrics", name, METRICS) for name in run.metrics),
     )
     paths = (plugins.import_path(kind, name) for kind, name, own in named if name not in own)
     return [path for path in paths if path is not None]
+
+
+def _metrics(evaluated: Evaluation, learning: LocalTraining) -> tuple[str, ...]:
+    """The metrics beside the primary one; refused, as targets are, if they do not fit the loss."""
+    targets = find_loss(learning.loss).targets
+    metrics = Metrics(targets, normalise(evaluated.metrics, targets))
+    try:
+        metrics.check()
+        check_targets(evaluated.targets, metrics.primary)
+    except ConfigError as error:
+        raise ConfigError(f"[evaluation] {error}") from None
+    return metrics.names
 
 
 MOST_RUNS: Final = 100_000  # of one entry and seed

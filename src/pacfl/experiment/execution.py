@@ -63,7 +63,7 @@ class Experiment:
 
     def record(self, finished: Round) -> Record:
         """What is stored of a round."""
-        return summary.record(finished, self.partition.true_cluster)
+        return summary.record(finished, self.partition.true_cluster, self.setup.scored_by)
 
 
 class Ending:

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-NOT_FOR_TABLES: Final = frozenset({"by_client", "cluster_of", "sampled", "lost", "sizes"})
+NOT_FOR_TABLES: Final = frozenset({"by_client", "metrics_by_client", "cluster_of", "sampled", "lost", "sizes"})
 
 
 def flat(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from pacfl.federation.rounds import Backend
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.eager import check_device, check_outputs
+from pacfl.learning.evaluation import normalise
 from pacfl.learning.losses import find_loss
 from pacfl.learning.model import as_model
 from pacfl.learning.nets import InputShape, architecture
@@ -109,6 +110,7 @@ def build(run: Run, data: Path | None = None) -> Experiment:
         run.seed,
         run.device,
         run.engine,
+        run.metrics,
     )
 
 
@@ -122,14 +124,17 @@ def assemble(
     seed: int,
     device: str = "cpu",
     engine: str = "auto",
+    metrics: tuple[str, ...] = (),
 ) -> Experiment:
     """Data, model, algorithm and schedule together, each checked against the others before anything is run."""
     check_device(device)
     pool = prepare(dataset, divided)
     shape = _input_shape(pool.train.x)
     model = as_model(lambda: net(shape), seed)
-    check_outputs(model.build(), pool.train, dataset.n_classes, find_loss(learning.loss))
-    setup = Setup(algorithm, model, pool, learning, seed, device, engine)
+    loss = find_loss(learning.loss)
+    n_outputs = check_outputs(model.build(), pool.train, dataset.n_classes, loss)
+    setup = Setup(algorithm, model, pool, learning, seed, device, engine, normalise(metrics, loss.targets))
+    setup.scored_by.check(n_outputs)
     experiment = Experiment(dataset, divided, setup, schedule)
     try:
         experiment.plans  # noqa: B018 - computed once, and checked

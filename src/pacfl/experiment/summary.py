@@ -6,16 +6,24 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.errors import ConfigError
+from pacfl.learning.evaluation import Metrics
+from pacfl.learning.metrics import METRICS, Metric
 from pacfl.subspace import adjusted_rand_index
 
 if TYPE_CHECKING:
-    from pacfl.federation.rounds import Round, Score
+    from pacfl.federation.rounds import Round, Scores
 
+Worst = Literal["lowest", "highest"]
 
+ACCURACY: Final = "accuracy"
+CLASSIFICATION: Final = Metrics()
 NO_CLUSTERS: Final[Mapping[str, Any]] = {"clusters": None, "sizes": [], "ari": None}  # of clients that share no model
 
 
-def record(finished: "Round", true_cluster: NDArray[np.intp] | None) -> dict[str, Any]:
+def record(
+    finished: "Round", true_cluster: NDArray[np.intp] | None, metrics: Metrics = CLASSIFICATION
+) -> dict[str, Any]:
     """What is stored of a round. Rounds count from 1; the final evaluation comes after the last of them."""
     cluster_of = finished.state.cluster_of
     stored: dict[str, Any] = {
@@ -30,11 +38,63 @@ def record(finished: "Round", true_cluster: NDArray[np.intp] | None) -> dict[str
     }
     if norms := getattr(finished.state, "update_norms", None):  # what CFL's thresholds are compared with
         stored["update_norms"] = {str(k): {"mean": mean, "largest": most} for k, mean, most in norms}
+    if metrics.primary != ACCURACY:
+        stored["metric"] = metrics.primary
     if finished.scores:
-        stored["accuracy"] = {p: spread([s.accuracy for s in by.values()]) for p, by in finished.scores.items()}
-        stored["loss"] = {p: spread([s.loss for s in by.values()], "highest") for p, by in finished.scores.items()}
-        stored["by_client"] = {p: _by_client(by) for p, by in finished.scores.items()}
+        stored |= _summaries(finished.scores, metrics)
     return stored
+
+
+def _summaries(scores: "Scores", metrics: Metrics) -> dict[str, Any]:
+    """Over clients and by client: of the primary metric, of the loss, and of other metrics where they are defined."""
+    primary = _worst(METRICS[metrics.primary])
+    stored: dict[str, Any] = {
+        metrics.primary: {p: spread([s.primary for s in by.values()], primary) for p, by in scores.items()},
+        "loss": {p: spread([s.loss for s in by.values()], "highest") for p, by in scores.items()},
+        "by_client": {p: {str(c): [s.primary, s.loss] for c, s in sorted(by.items())} for p, by in scores.items()},
+    }
+    if metrics.names:
+        others = {
+            name: {
+                p: {str(c): s.metrics[name] for c, s in sorted(by.items()) if name in s.metrics}
+                for p, by in scores.items()
+            }
+            for name in metrics.names
+        }
+        stored["metrics"] = {
+            name: {p: _spread_of_defined(own, len(scores[p]), _worst(metric)) for p, own in others[name].items()}
+            for name, metric in metrics.others.items()
+        }
+        stored["metrics_by_client"] = others
+    return stored
+
+
+def metric_of(record: Mapping[str, Any]) -> str:
+    """The name of the primary metric of a record or a result."""
+    return str(record.get("metric", ACCURACY))
+
+
+def scores(record: Mapping[str, Any]) -> Mapping[str, Mapping[str, float]]:
+    """The primary metric of a record or a result: by protocol, the spread over clients."""
+    found: Mapping[str, Mapping[str, float]] = record.get(metric_of(record), {})
+    return found
+
+
+def higher_is_better(record: Mapping[str, Any]) -> bool:
+    """Whether this is so for the primary metric of a record or a result."""
+    return METRICS[metric_of(record)].higher_is_better
+
+
+def in_percent(metric: str) -> bool:
+    """Whether values of a metric are shown in percent: those that are shares."""
+    return metric in METRICS and METRICS[metric].share
+
+
+def check_targets(targets: Iterable[float], metric: str) -> None:
+    """Refuse a target that the primary metric cannot reach."""
+    for target in targets:
+        if METRICS[metric].share and target > 1:
+            raise ConfigError(f"targets are {metric} from 0 to 1, got {target:g}; write 0.8 for 80 %")
 
 
 def result(records: Sequence[Mapping[str, Any]], rounds: int) -> dict[str, Any]:
@@ -53,7 +113,9 @@ def result(records: Sequence[Mapping[str, Any]], rounds: int) -> dict[str, Any]:
 
 
 def _scores(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {"accuracy": record.get("accuracy", {}), "loss": record.get("loss", {})}
+    named = {"metric": record["metric"]} if "metric" in record else {}
+    others = {"metrics": record["metrics"]} if "metrics" in record else {}
+    return {**named, metric_of(record): scores(record), "loss": record.get("loss", {}), **others}
 
 
 def label(algorithm: Mapping[str, Any]) -> str:
@@ -85,7 +147,7 @@ def clusters(cluster_of: Mapping[int, int], true_cluster: NDArray[np.intp] | Non
     return {"clusters": int((sizes > 0).sum()), "sizes": sizes[sizes > 0].tolist(), "ari": ari}
 
 
-def spread(values: Iterable[float], worst: Literal["lowest", "highest"] = "lowest") -> dict[str, float]:
+def spread(values: Iterable[float], worst: Worst = "lowest") -> dict[str, float]:
     """Mean, standard deviation and mean of the worst tenth over clients: the lowest accuracies, the highest losses."""
     array = np.sort(np.fromiter(values, dtype=np.float64))
     n = max(1, len(array) // 10)
@@ -93,5 +155,11 @@ def spread(values: Iterable[float], worst: Literal["lowest", "highest"] = "lowes
     return {"mean": float(array.mean()), "std": float(array.std()), "worst_tenth": float(tenth.mean())}
 
 
-def _by_client(scores: "Mapping[int, Score]") -> dict[str, list[float]]:
-    return {str(c): [s.accuracy, s.loss] for c, s in sorted(scores.items())}
+def _spread_of_defined(by_client: Mapping[str, float], n: int, worst: Worst) -> dict[str, float | None]:
+    """Over the clients for which a metric is defined, and for how many of the n clients it is not."""
+    nothing = {"mean": None, "std": None, "worst_tenth": None}
+    return {**(spread(by_client.values(), worst) if by_client else nothing), "undefined": n - len(by_client)}
+
+
+def _worst(metric: Metric) -> Worst:
+    return "lowest" if metric.higher_is_better else "highest"

@@ -16,9 +16,12 @@ from pacfl.federation.rounds import Score
 from pacfl.learning.client_context import ClientContext, Engine, LocalTraining, Samples, SampleSubset
 from pacfl.learning.eager import Eager
 from pacfl.learning.engines import WithLocalSteps, build_engine
+from pacfl.learning.evaluation import Metrics
+from pacfl.learning.losses import find_loss
 from pacfl.learning.model import Model, Vector
 
 CACHED_MODELS: Final = 16
+CACHED_BYTES: Final = 2**28  # of their outputs: fewer models are cached where these are large
 CACHED_SCORES: Final = 10_000
 EVALUATED_AT_ONCE: Final = 64  # test samples, by an engine whose rounding depends on the batch
 
@@ -52,6 +55,12 @@ class Setup:
     seed: int
     device: str = "cpu"
     engine: str = "eager"
+    metrics: tuple[str, ...] = ()  # beside the primary one
+
+    @property
+    def scored_by(self) -> Metrics:
+        """The metrics of the loss's targets."""
+        return Metrics(find_loss(self.learning.loss).targets, self.metrics)
 
 
 class ClientSide:
@@ -60,7 +69,7 @@ class ClientSide:
     def __init__(self, setup: Setup) -> None:
         """Build the engine."""
         self.algorithm, self.model, self.pool = setup.algorithm, setup.model, setup.pool
-        self.learning, self.seed = setup.learning, setup.seed
+        self.learning, self.seed, self.metrics = setup.learning, setup.seed, setup.scored_by
         setup.algorithm.check_training(setup.learning)
         x = setup.pool.train.x
         self.engine = build_engine(
@@ -133,24 +142,27 @@ class ClientSide:
     def _evaluate(self, digest: bytes, w: Vector, t: int, client: ClientId) -> Score:
         rows = self.pool.client_indices[client].test
         outputs, losses = self._cache(digest).predictions(rows, self.engine, w, self.pool.test)
-        correct = outputs.argmax(axis=1) == self.pool.test.y[rows]
         loss = float(losses.mean(dtype=np.float64))
         if not np.isfinite(loss):
             raise DivergedError(
                 f"a model evaluated at client {client} diverged by round {t + 1} (its loss is {loss}); "
                 f"lower the learning rate (now {self.learning.lr}) or the momentum (now {self.learning.momentum})"
             )
-        return Score(float(correct.mean()), loss)
+        primary, others = self.metrics.evaluate(outputs, self.pool.test.y[rows])
+        return Score(primary, loss, others)
 
     def _cache(self, digest: bytes) -> "PredictionCache":
         """Clients of one cluster share a model, and often test samples: nothing is computed twice."""
         with self._lock:
             if digest not in self._predictions:
                 self._predictions[digest] = PredictionCache(len(self.pool.test.y))
-                if len(self._predictions) > CACHED_MODELS:
+                while len(self._predictions) > CACHED_MODELS or self._cached_bytes() > CACHED_BYTES:
                     self._predictions.popitem(last=False)
             self._predictions.move_to_end(digest)
             return self._predictions[digest]
+
+    def _cached_bytes(self) -> int:
+        return sum(cache.nbytes for cache in self._predictions.values())
 
     def _context(self, t: int, client: ClientId, engine: Engine | None = None) -> ClientContext:
         rows = self.pool.client_indices[client].train
@@ -168,6 +180,11 @@ class PredictionCache:
         self._computed = np.zeros(n, dtype=bool)
         self._outputs: NDArray[np.float32] | None = None  # (n, outputs), as wide as the model's first ones
         self._losses = np.zeros(n, dtype=np.float32)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the outputs."""
+        return 0 if self._outputs is None else self._outputs.nbytes
 
     def predictions(
         self, rows: NDArray[np.int64], engine: Engine, w: Vector, test: Samples

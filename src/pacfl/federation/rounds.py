@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pacfl.federation.algorithm import Algorithm, Upload
@@ -15,8 +15,9 @@ from pacfl.learning.model import Vector
 class Score:
     """How well a model serves one client, by one protocol."""
 
-    accuracy: float
+    primary: float  # the primary metric
     loss: float
+    metrics: Mapping[str, float] = field(default_factory=dict, hash=False)  # others by name, where they are defined
 
 
 Scores = Mapping[str, Mapping[ClientId, Score]]  # protocol: client: score

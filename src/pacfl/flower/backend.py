@@ -55,6 +55,7 @@ class FlowerBackend:
     poll: float = 0.05  # seconds
     evaluate_in_training: bool = False
     features: int | None = None  # of signatures, once there is one
+    metrics: tuple[str, ...] = ()  # that scores may have beside the primary one
     safe: int | None = None  # rounds before this one will not be asked for again; None: before the current one
     reply_failures: list[ReplyFailure] = field(default_factory=list)
     piggybacked: dict[ClientId, dict[str, Score]] = field(default_factory=dict)  # scores in the last uploads
@@ -87,7 +88,7 @@ class FlowerBackend:
             up = wire.unpack(content, _bytes(specs[client]))
             check_upload(up, specs[client], self.model, len(downloads[client].get("models", "1")))
             size = check_size(wire.about(content).get("size"))
-            self.piggybacked[client] = wire.scores(content)
+            self.piggybacked[client] = wire.scores(content, self.metrics)
             return Upload(client, size, up)
 
         return [upload for c, upload in self._read(t, replies, read).items() if c not in lost]
@@ -97,7 +98,7 @@ class FlowerBackend:
         about = {"personal": personal, "fine-tune": fine_tune}
 
         def read(client: ClientId, content: RecordDict) -> dict[str, Score]:  # noqa: ARG001
-            return wire.scores(content)
+            return wire.scores(content, self.metrics)
 
         return by_protocol(self._read(t, self._query(EVALUATE, t, downloads, about, 0), read))
 

@@ -24,6 +24,8 @@ from pacfl.flower import settings, status
 from pacfl.flower.backend import FlowerBackend, by_protocol
 from pacfl.flower.client_registry import ClientRegistry, NodesByPartition, nodes_by_key, wait_for_clients
 from pacfl.flower.site import load_model
+from pacfl.learning.evaluation import Metrics
+from pacfl.learning.losses import find_loss
 from pacfl.learning.randomness import stream
 
 log = logging.getLogger("pacfl")
@@ -49,6 +51,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
     checkpoint = _load_checkpoint(folder, run)
     start = int(checkpoint.get("round", 0))
     algorithm, model = algorithms.build(**run.algorithm), load_model(deployment.task, run)
+    metrics = Metrics(find_loss(run.learning.loss).targets, run.metrics)
     registry = ClientRegistry(dict(checkpoint.get("clients", {})))
     backend = FlowerBackend(
         grid,
@@ -59,6 +62,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
         deadline=deployment.deadline,
         poll=deployment.poll,
         evaluate_in_training=True,
+        metrics=run.metrics,
         safe=max(start - 1, 0),
     )
     state = checkpoint.get("state") or algorithm.init_server(model)
@@ -67,11 +71,13 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
     log.info("federation %s: round %d of %d is next", backend.federation, start + 1, run.schedule.rounds)
     former = folder.records()
     trained = sum(bool(record["sampled"]) for record in former)
-    file = status.StatusFile(folder.path, run.schedule.rounds, registry, backend, dict(state.cluster_of), trained)
+    file = status.StatusFile(
+        folder.path, run.schedule.rounds, registry, backend, dict(state.cluster_of), trained, metrics.primary
+    )
     find_nodes = nodes_by_key if deployment.identity == "key" else NodesByPartition()
     schedule = LiveSchedule(run, registry, file, lambda: find_nodes(grid), deployment.minimum_clients, former)
     for done in rounds(algorithm, backend, state, schedule.round_plans(), start):
-        recorded = _record(done, backend)
+        recorded = _record(done, backend, metrics)
         del backend.reply_failures[:-1]  # they are recorded
         folder.append(recorded)
         folder.save_checkpoint(
@@ -141,11 +147,11 @@ def _settings(run: Run) -> dict[str, Any]:
     return content
 
 
-def _record(done: Round, backend: FlowerBackend) -> dict[str, Any]:
+def _record(done: Round, backend: FlowerBackend, metrics: Metrics) -> dict[str, Any]:
     """The record of a round; scores of the received models come with the uploads."""
     scored = replace(done, scores=done.scores or by_protocol(backend.piggybacked))
     failures = [{"client": x.client, "what": x.what} for x in backend.reply_failures if x.round == done.t]
-    return {**record(scored, None), "at": round(time.time(), 3), "reply_failures": failures}
+    return {**record(scored, None, metrics), "at": round(time.time(), 3), "reply_failures": failures}
 
 
 @contextmanager

@@ -103,7 +103,14 @@ class Simulation:
             ray.cloudpickle.dump(setup, file)  # type: ignore[no-untyped-call]  # models are built by local functions
         nodes = {c: self.nodes[c] for c in range(n_clients)}
         yield Simulated(
-            self.grid, setup.algorithm, setup.model, federation, nodes, folder=self.folder, n_clients=n_clients
+            self.grid,
+            setup.algorithm,
+            setup.model,
+            federation,
+            nodes,
+            metrics=setup.metrics,
+            folder=self.folder,
+            n_clients=n_clients,
         )
 
 

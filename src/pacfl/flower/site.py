@@ -59,7 +59,7 @@ def load_client(context: Context, federation: str, client: ClientId) -> tuple[Cl
     # Compiling does not pay in a process that handles one message
     engine = "eager" if run.engine == "auto" else run.engine
     algorithm = algorithms.build(**run.algorithm)
-    return ClientSide(Setup(algorithm, model, pool, run.learning, run.seed, run.device, engine)), memory
+    return ClientSide(Setup(algorithm, model, pool, run.learning, run.seed, run.device, engine, run.metrics)), memory
 
 
 def load_model(task: str, run: Run) -> Model:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from pacfl.experiment.summary import ACCURACY, scores
 from pacfl.federation.message import ClientId
 from pacfl.files import write_atomically
 from pacfl.flower.backend import FlowerBackend
@@ -27,7 +28,8 @@ class StatusFile:
     backend: FlowerBackend
     cluster_of: dict[ClientId, int]
     trained: int = 0  # rounds of training; the evaluation of everybody at the end is none
-    accuracy: float | None = None
+    metric: str = ACCURACY  # the primary one
+    score: float | None = None  # its mean over clients, of the models as received
 
     def waiting(self) -> None:
         """There are too few clients."""
@@ -42,9 +44,9 @@ class StatusFile:
         for client in sorted(cluster_of.keys() - self.cluster_of.keys()):
             log.info("round %d client %d: joined, in cluster %d", t + 1, client, cluster_of[client])
         self.cluster_of = cluster_of
-        received = record.get("accuracy", {}).get("received")
-        self.accuracy = received["mean"] if received else self.accuracy
-        log.info("round %d: done, clusters: %s, accuracy: %s", t + 1, record["clusters"], self.accuracy)
+        received = scores(record).get("received")
+        self.score = received["mean"] if received else self.score
+        log.info("round %d: done, clusters: %s, %s: %s", t + 1, record["clusters"], self.metric, self.score)
         self.trained += bool(record["sampled"])
         self._write("running")
 
@@ -66,7 +68,8 @@ class StatusFile:
                 "round": min(self.trained, self.n_rounds),
                 "rounds": self.n_rounds,
                 "deadline": self.backend.deadline,
-                "accuracy": self.accuracy,
+                **({} if self.metric == ACCURACY else {"metric": self.metric}),
+                self.metric: self.score,
                 "clients": clients,
                 "last_error": last and f"round {last.round + 1} client {last.client}: {last.what}",
             },

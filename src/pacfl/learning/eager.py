@@ -172,8 +172,8 @@ def check_device(device: str) -> None:
         raise ModelError(f"device {device!r} cannot be used here ({first}); use 'cpu'") from None
 
 
-def check_outputs(module: nn.Module, samples: Samples, n_classes: int, loss: Loss = CROSS_ENTROPY) -> None:
-    """Refuse a model whose outputs for these samples do not fit the loss, before training starts.
+def check_outputs(module: nn.Module, samples: Samples, n_classes: int, loss: Loss = CROSS_ENTROPY) -> int:
+    """How many outputs a model has; refused if they do not fit the samples and the loss, before training starts.
 
     One sample is sent through, in training and in evaluation: the last batch of an epoch may have no more.
     """
@@ -202,6 +202,7 @@ def check_outputs(module: nn.Module, samples: Samples, n_classes: int, loss: Los
         elif len(outputs.shape) < 1 or len(outputs) != 1 or outputs.numel() != y.numel():
             raise ModelError(f"{returned}, a target has {y.numel()} values; {expected}")
         _check_losses(loss, outputs, y)
+    return int(outputs.numel())
 
 
 def check_targets(y: NDArray[np.generic], loss: Loss) -> None:

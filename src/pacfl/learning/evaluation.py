@@ -9,7 +9,7 @@ import numpy as np
 
 from pacfl import plugins
 from pacfl.errors import ConfigError
-from pacfl.learning.metrics import METRICS, Array, Function, Metric
+from pacfl.learning.metrics import METRICS, Array, Metric
 
 if TYPE_CHECKING:
     from pacfl.learning.losses import Targets
@@ -48,10 +48,14 @@ class Metrics:
         """The name of the primary metric."""
         return PRIMARY[self.targets]
 
+    @cached_property
+    def others(self) -> dict[str, Metric]:
+        """Those beside it; looked up once, for entry points are in many files."""
+        return {name: find_metric(name) for name in self.names}
+
     def check(self, n_outputs: int | None = None) -> None:
         """Refuse metrics that are not for these targets, or not for so many outputs."""
-        for name in self.names:
-            metric = find_metric(name)
+        for name, metric in self.others.items():
             if self.targets not in metric.functions:
                 fitting = ", ".join(n for n, m in METRICS.items() if self.targets in m.functions)
                 raise ConfigError(
@@ -67,14 +71,10 @@ class Metrics:
 
     def evaluate(self, outputs: Array, y: Array) -> tuple[float, dict[str, float]]:
         """The primary metric, and the others that are defined for these samples."""
-        primary, *others = (function(outputs, y) for function in self._functions)
-        values = {name: _number(name, value) for name, value in zip(self.names, others, strict=True)}
+        self.check(outputs.shape[1])
+        primary = METRICS[self.primary].functions[self.targets](outputs, y)
+        values = {n: _number(n, metric.functions[self.targets](outputs, y)) for n, metric in self.others.items()}
         return primary, {name: value for name, value in values.items() if not np.isnan(value)}
-
-    @cached_property
-    def _functions(self) -> list[Function]:
-        """Of the primary metric, then of the others: entry points are looked up once."""
-        return [find_metric(name).functions[self.targets] for name in (self.primary, *self.names)]
 
 
 def normalise(names: Iterable[str], targets: "Targets") -> tuple[str, ...]:

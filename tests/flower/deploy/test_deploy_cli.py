@@ -57,6 +57,8 @@ def test_the_status_shows_rounds_clusters_who_is_alive_and_the_last_error(tmp_pa
     _, output = invoke("status", written(tmp_path))
     for words in ("round 3 of 9", "1 of 1 alive", "0123456789abcdef", "50.0 %", "round 2 client 0: no reply"):
         assert words in output
+    _, output = invoke("status", written(tmp_path, metric="mae", mae=2.5))
+    assert "mae of the models as received: 2.5\n" in output
 
 
 def test_init_writes_a_deployment_whose_processes_are_down(tmp_path: Path) -> None:
