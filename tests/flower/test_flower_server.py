@@ -34,6 +34,7 @@ def config(folder: Path, name: str = "pacfl", rounds: int = 4, **more: Any) -> C
         "federation.task": "small_task",
         "federation.deadline": 0.3,
         "federation.poll": 0.01,
+        "federation.delivery": 0.0,
         "learning.batch_size": 8,
         "schedule.rounds": rounds,
         "schedule.participation": 1.0,

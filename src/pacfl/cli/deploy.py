@@ -1,4 +1,4 @@
-"""Federations on real machines: deploy init, up, down, status; status."""
+"""Federations on real machines: deploy init, up, down, deliver, status; status."""
 
 import json
 import time
@@ -74,6 +74,16 @@ def down(folder: Folder) -> None:
         from pacfl.flower.deploy import loopback
     for name in loopback.down(folder):
         out.print(f"stopped {name}", highlight=False)
+
+
+@deploy.command()
+def deliver(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the deployment, or of its federation.")],
+) -> None:
+    """Ask the server to deliver its present models to all sites, before the end or once more."""
+    with _flower():
+        from pacfl.flower.deploy import loopback
+    out.print(loopback.deliver(folder), highlight=False)
 
 
 @deploy.command("status")

@@ -59,6 +59,8 @@ class FlowerBackend:
     safe: int | None = None  # rounds before this one will not be asked for again; None: before the current one
     reply_failures: list[ReplyFailure] = field(default_factory=list)
     piggybacked: dict[ClientId, dict[str, Score]] = field(default_factory=dict)  # scores in the last uploads
+    answered: set[ClientId] = field(default_factory=set)  # who replied to the last evaluation
+    delivered: set[ClientId] = field(default_factory=set)  # and who of them has stored its models
 
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
         """Profiles of clients; those without a valid reply are missing."""
@@ -96,8 +98,12 @@ class FlowerBackend:
     def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool, fine_tune: int = 0) -> Scores:
         """Scores by protocol."""
         about = {"personal": personal, "fine-tune": fine_tune}
+        self.answered, self.delivered = set(), set()
 
-        def read(client: ClientId, content: RecordDict) -> dict[str, Score]:  # noqa: ARG001
+        def read(client: ClientId, content: RecordDict) -> dict[str, Score]:
+            self.answered.add(client)
+            if wire.about(content).get("delivered") is True:
+                self.delivered.add(client)
             return wire.scores(content, self.metrics)
 
         return by_protocol(self._read(t, self._query(EVALUATE, t, downloads, about, 0), read))

@@ -15,6 +15,7 @@ from pacfl.federation.message import ClientId
 from pacfl.federation.private import promised
 from pacfl.flower import wire
 from pacfl.flower.client_memory import ClientMemory
+from pacfl.flower.delivery import deliver
 from pacfl.flower.message_types import EVALUATE, IDENTITY, SIGNATURE, TRAIN, register
 from pacfl.flower.signature_ledger import Budget, SignatureLedger
 
@@ -100,7 +101,10 @@ def _evaluate(request: Request) -> RecordDict:
     memory = side.algorithm.init_client(side.model) if memory is None else memory
     personal, fine_tune = bool(request.about.get("personal")), _natural(request.about.get("fine-tune"), "fine-tune")
     scores = side.evaluate(t, client, down, memory, last, personal, fine_tune)
-    return wire.pack({}, request.header(side), scores)
+    models = request.context.node_config.get("models") if personal else None
+    federation = str(request.about.get("federation"))
+    delivered = bool(models) and deliver(Path(str(models)), federation, side, t, client, down, memory, scores)
+    return wire.pack({}, {**request.header(side), "delivered": delivered}, scores)
 
 
 HANDLERS: Final[Mapping[str, Callable[[Request], RecordDict]]] = {

@@ -3,9 +3,10 @@
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from pacfl.experiment.summary import record
 from pacfl.federation.message import ClientId
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import RoundPlan
-from pacfl.flower import settings, status
+from pacfl.flower import delivery, settings, status
 from pacfl.flower.backend import FlowerBackend, by_protocol
 from pacfl.flower.client_registry import ClientRegistry, NodesByPartition, nodes_by_key, wait_for_clients
 from pacfl.flower.site import load_model
@@ -31,6 +32,7 @@ from pacfl.learning.randomness import stream
 log = logging.getLogger("pacfl")
 
 SECONDS_FOR_FORMER_RUN = 60.0
+LONGEST_PAUSE = 60.0  # seconds between two deliveries to a client that does not reply
 
 
 def federate(grid: Grid, context: Context) -> None:
@@ -75,7 +77,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
         folder.path, run.schedule.rounds, registry, backend, dict(state.cluster_of), trained, metrics.primary
     )
     find_nodes = nodes_by_key if deployment.identity == "key" else NodesByPartition()
-    schedule = LiveSchedule(run, registry, file, lambda: find_nodes(grid), deployment.minimum_clients, former)
+    schedule = LiveSchedule(folder.path, deployment, run, registry, file, lambda: find_nodes(grid), former)
     for done in rounds(algorithm, backend, state, schedule.round_plans(), start):
         recorded = _record(done, backend, metrics)
         del backend.reply_failures[:-1]  # they are recorded
@@ -91,6 +93,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
         )
         backend.safe = done.t  # should this checkpoint turn out to be damaged, the previous one is used
         registry.joined(done.t, set(done.plan.joining), set(done.state.cluster_of))
+        schedule.note(recorded, frozenset(backend.answered))
         file.round_finished(done.t, dict(done.state.cluster_of), recorded)
     file.finished()
 
@@ -99,30 +102,70 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
 class LiveSchedule:
     """A schedule that is made round by round, of the clients that are connected."""
 
+    folder: Path
+    deployment: settings.DeploymentSettings
     run: Run
     registry: ClientRegistry
     status: status.StatusFile
     find_nodes: Callable[[], dict[str, int]]
-    minimum: int
     former: Sequence[Mapping[str, Any]]  # records of rounds of former runs
+    delivered: set[ClientId] = field(default_factory=set)  # who has stored its models since the last training
+
+    def __post_init__(self) -> None:
+        for one in self.former:
+            self.note(one)
+
+    def note(self, record: Mapping[str, Any], answered: Set[ClientId] = frozenset()) -> None:
+        """Take a stored round into account; answered: who was evaluated in it, with its models stored or not."""
+        self.delivered = set() if record["sampled"] else self.delivered | set(record.get("delivered", ())) | answered
 
     def round_plans(self) -> Iterator[RoundPlan]:
-        """The remaining rounds of training, and one in which all available clients are evaluated."""
+        """The remaining rounds of training, one in which all available clients are evaluated, and late deliveries."""
         yield from (RoundPlan() for _ in self.former)
+        t = count(len(self.former))
         had_finished = bool(self.former) and not self.former[-1]["sampled"]
         remaining = max(self.run.schedule.rounds - self.status.trained, 0)
-        if had_finished and not remaining:
-            return
-        start = len(self.former)
-        for t in range(start, start + remaining + 1):
-            available = wait_for_clients(self.registry, self.find_nodes, t, self.minimum, self.status.waiting)
-            joining = tuple(c for c in available if c not in self.status.cluster_of)
-            self.status.running()
-            if t < start + remaining:
-                yield RoundPlan(joining=joining, sampled=self._sample(t, available))
-            else:
-                personal = self.run.schedule.final_personal
-                yield RoundPlan(joining=joining, evaluated=tuple(available), personal=personal)
+        for _ in range(remaining):
+            yield from self._requested(t)
+            now = next(t)
+            available, joining = self._wait(now)
+            yield RoundPlan(joining=joining, sampled=self._sample(now, available))
+        if remaining or not had_finished:
+            available, joining = self._wait(next(t))
+            yield RoundPlan(joining=joining, evaluated=tuple(available), personal=True)
+            delivery.requested(self.folder, take=True)  # everybody has just got them
+        yield from self._requested(t)
+        yield from self._late(t)
+
+    def _wait(self, t: int) -> tuple[list[ClientId], tuple[ClientId, ...]]:
+        """The clients for a round, once there are enough of them, and those of them that are new."""
+        minimum = self.deployment.minimum_clients
+        available = wait_for_clients(self.registry, self.find_nodes, t, minimum, self.status.waiting)
+        self.status.running()
+        return available, tuple(c for c in available if c not in self.status.cluster_of)
+
+    def _requested(self, t: Iterator[int]) -> Iterator[RoundPlan]:
+        """An evaluation of everybody, which delivers models, if the operator has asked for one."""
+        if delivery.requested(self.folder):
+            available, joining = self._wait(next(t))
+            self.delivered = set()
+            yield RoundPlan(joining=joining, evaluated=tuple(available), personal=True)
+            delivery.requested(self.folder, take=True)
+
+    def _late(self, t: Iterator[int]) -> Iterator[RoundPlan]:
+        """Evaluations that deliver models to clients that were away at the end, when they return."""
+        end, pause = time.monotonic() + self.deployment.delivery, 1.0
+        while (missing := self.status.cluster_of.keys() - self.delivered) and time.monotonic() < end:
+            self.registry.update(self.find_nodes())
+            here = tuple(sorted(missing & self.registry.nodes.keys()))
+            if here:
+                next(t)
+                yield RoundPlan(evaluated=here, personal=True)
+                if not self.delivered & set(here):
+                    pause = min(2 * pause, LONGEST_PAUSE)  # connected, but without a valid reply
+            if self.status.cluster_of.keys() - self.delivered:
+                self.status.delivering()
+                time.sleep(min(pause, max(end - time.monotonic(), 0.0)))
 
     def _sample(self, t: int, available: list[ClientId]) -> tuple[ClientId, ...]:
         """The scheduled share of clients, drawn by the seed and the round."""
@@ -151,7 +194,8 @@ def _record(done: Round, backend: FlowerBackend, metrics: Metrics) -> dict[str, 
     """The record of a round; scores of the received models come with the uploads."""
     scored = replace(done, scores=done.scores or by_protocol(backend.piggybacked))
     failures = [{"client": x.client, "what": x.what} for x in backend.reply_failures if x.round == done.t]
-    return {**record(scored, None, metrics), "at": round(time.time(), 3), "reply_failures": failures}
+    delivered = {"delivered": sorted(backend.delivered)} if done.plan.personal else {}
+    return {**record(scored, None, metrics), "at": round(time.time(), 3), "reply_failures": failures, **delivered}
 
 
 @contextmanager

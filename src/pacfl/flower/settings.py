@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pacfl.errors import ConfigError
 from pacfl.experiment.config import Run, expand
-from pacfl.settings import Positive, PositiveInt, build, check
+from pacfl.settings import NonNegative, Positive, PositiveInt, build, check
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class DeploymentSettings:
     minimum_clients: PositiveInt = 2  # that a round waits for
     deadline: Positive = 300.0  # seconds within which a client has to reply
     poll: Positive = 0.5  # seconds between two checks for replies
+    delivery: NonNegative = 86_400.0  # seconds at the end in which sites that were away may still get their models
     identity: Literal["key", "partition-id"] = "key"  # "partition-id" is a claim of the client, for simulations
 
     def __post_init__(self) -> None:
@@ -45,6 +46,10 @@ def read(run_config: Mapping[str, Any]) -> tuple[DeploymentSettings, Run]:
     if len(runs) != 1:
         raise ConfigError(
             f"a federation is one run, but the settings describe {len(runs)}; give single values instead of lists"
+        )
+    if not runs[0].schedule.final_personal:
+        raise ConfigError(
+            "final-personal = false does not apply to a federation: sites get their personal models at the end"
         )
     return deployment, runs[0]
 

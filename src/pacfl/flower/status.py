@@ -39,6 +39,10 @@ class StatusFile:
         """A round starts."""
         self._write("running")
 
+    def delivering(self) -> None:
+        """All rounds have run, but some clients were away and have no models yet."""
+        self._write("delivering models")
+
     def round_finished(self, t: int, cluster_of: dict[ClientId, int], record: Mapping[str, Any]) -> None:
         """A round has ended and is stored."""
         for client in sorted(cluster_of.keys() - self.cluster_of.keys()):

@@ -10,9 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from flwr.app import Context, RecordDict
 from loopback_federation import Loopback, deployed
 from lying_site import hostile_worker
 
+from pacfl.flower import digits
 from pacfl.flower.deploy import keys, loopback, processes
 from pacfl.flower.deploy.layout import free_ports
 
@@ -56,6 +59,33 @@ def test_joining_refusals_kills_and_restarts(short_path: Path) -> None:
         clusters = [sites.cluster(i) for i in range(5)]
         assert clusters == [clusters[0], clusters[1], clusters[0], clusters[1], clusters[0]]
         assert [r["round"] for r in sites.records] == list(range(1, len(sites.records) + 1))
+
+
+@pytest.mark.slow
+def test_three_sites_end_with_models_that_score_what_the_server_reported(short_path: Path) -> None:
+    """One of them is away at the end and returns later. The models are loaded by torch alone."""
+    federation = {"minimum-clients": 2, "deadline": DEADLINE}
+    with deployed(short_path, 3, {"federation": federation, "schedule": schedule(3), "learning": LEARNING}) as sites:
+        sites.start([0, 1, 2])
+        sites.wait_for_round(1, 300)
+        sites.kill(loopback.site(2))
+        sites.wait("the end without site 2", lambda: sites.status["phase"] == "delivering models", 300)
+        assert not (short_path / "sites" / "2" / "models").exists()
+        loopback.start_site(short_path, 2)
+        print_row(
+            "a site that was away at the end returns",
+            "it gets its models",
+            sites.wait("the end", lambda: sites.status["phase"] == "finished", 300),
+        )
+        for i in range(3):
+            client = str(sites.number(i))
+            reported = [r["by_client"] for r in sites.records if client in r.get("by_client", {}).get("personal", {})]
+            data = digits.load_data(Context(0, 0, {"partition-id": i}, RecordDict(), {}))
+            for name, protocol in (("cluster", "received"), ("personal", "personal")):
+                module = torch.export.load(short_path / "sites" / str(i) / "models" / f"{name}.pt2").module()
+                with torch.no_grad():
+                    right = module(torch.from_numpy(data.x_test)).argmax(dim=1).numpy() == data.y_test
+                assert right.mean() == reported[-1][protocol][client][0]
 
 
 @pytest.mark.slow

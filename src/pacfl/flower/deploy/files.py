@@ -57,7 +57,7 @@ python -m pacfl.flower.warm "$worker" --with $$ &
 exec flower-supernode --root-certificates ca.crt --auth-supernode-private-key node.key \\
   --superlink {server}:{port} --host 127.0.0.1 --port "${{SITE_PORT:-{own_port}}}" \\
   --node-config "partition-id={partition} num-partitions={n_clients} \\
-memory=\\"$PWD/memory\\" worker=\\"$worker\\" $(cat site.config)"
+memory=\\"$PWD/memory\\" models=\\"$PWD/models\\" worker=\\"$worker\\" $(cat site.config)"
 """
 
 
@@ -129,7 +129,7 @@ certificates are readable by you only, and `.gitignore` excludes the folder from
 - `server/` belongs on the server: its certificate and key, `start.sh`, `register.sh`, `run.sh`; later
   its database, and the federation in `federation/`.
 - `sites/N/` belongs to site N, and to nobody else once it is there: its key, the certificate of the
-  authority, `start.sh`; later the client's memory, in `memory/`.
+  authority, `start.sh`; later the client's memory, in `memory/`, and its models, in `models/`.
 - `app/` belongs on the server, beside `server/`: the settings of the federation.
 
 To try it on this machine: `pacfl deploy up .`, then `pacfl status server/federation`, and at the end
@@ -146,6 +146,8 @@ site creates its own key with `ssh-keygen -t ecdsa -b 384 -N "" -C "" -f node.ke
 4. On the server: `./run.sh`. After a crash the same command resumes after the last finished round.
 5. `pacfl status federation` in the server's folder shows rounds, clusters, who is alive and the last
    error.
+6. At the end each site has the model of its cluster and its personal model in `models/`. For models
+   before the end, or once more: `pacfl deploy deliver federation`, and `./run.sh` if the run has ended.
 """
 
 

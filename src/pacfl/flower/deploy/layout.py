@@ -105,6 +105,7 @@ FEDERATION: Final[Mapping[str, Any]] = {
     "minimum-clients": 2,
     "deadline": 300.0,
     "poll": 0.5,
+    "delivery": 86_400.0,
     "identity": "key",
 }
 DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pacfl.errors import DeployError
-from pacfl.flower import status
+from pacfl.flower import delivery, status
 from pacfl.flower.deploy import layout, processes
 
 SERVER: Final = "server"
@@ -32,6 +32,19 @@ def up(folder: Path) -> Iterator[str]:
             yield f"site {i}"
     if fresh or (status.read(federation(folder)) or {}).get("phase") in (None, "failed"):
         yield f"run {begin(folder)}"
+
+
+def deliver(folder: Path) -> str:
+    """Ask for a delivery of models; what happens next. On this machine a run that has ended is started again."""
+    here = (folder / layout.FILE).exists()
+    where = federation(folder) if here else folder
+    known = status.read(where)
+    if known is None:
+        raise DeployError(f"{where}: there is no federation yet; start one first")
+    delivery.request(where)
+    if known["phase"] != "finished":
+        return "all sites that are connected get their models before the next round"
+    return f"started run {begin(folder)}" if here else "the run has ended: start it again with ./run.sh"
 
 
 def down(folder: Path) -> Iterator[str]:

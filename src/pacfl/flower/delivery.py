@@ -1,0 +1,98 @@
+"""Delivery of models: a site stores its cluster's and its personal model when it is evaluated with personalisation.
+
+That is at the end of a federation, and whenever the operator of the server asks for it.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from pacfl.errors import MissingLibraryError, ModelError
+from pacfl.exporting.folder import Manifest, ModelOf, write_folder
+from pacfl.exporting.formats import FormatName
+from pacfl.exporting.preprocessing import Preprocessing
+from pacfl.federation.client_side import ClientSide
+from pacfl.federation.message import ClientId, Message
+from pacfl.federation.rounds import Score
+from pacfl.learning.client_context import SampleSubset
+from pacfl.learning.losses import find_loss
+
+log = logging.getLogger("pacfl")
+
+REQUEST: Final = "deliver"  # a file in the server's folder of the federation
+FORMATS: Final[tuple[FormatName, ...]] = ("torch", "safetensors")  # the first that can hold the model
+
+
+def request(federation: Path) -> None:
+    """Ask the server for a delivery to all sites: before its next round, or when it is started again."""
+    (federation / REQUEST).touch()
+
+
+def requested(federation: Path, take: bool = False) -> bool:
+    """Whether a delivery was asked for; take: it is done, forget the request."""
+    asked = (federation / REQUEST).exists()
+    if asked and take:
+        (federation / REQUEST).unlink()
+    return asked
+
+
+def deliver(
+    folder: Path,
+    federation: str,
+    side: ClientSide,
+    t: int,
+    client: ClientId,
+    down: Message,
+    memory: Message,
+    scores: Mapping[str, Score],
+) -> bool:
+    """Store the two models of a client in the folder of its site, as `pacfl export` writes them; whether it worked.
+
+    They take samples as the site's load_data returns them.
+    """
+    train = side.pool.train
+    preprocessing = Preprocessing(train.x.shape[1:], "int64" if train.x.dtype.kind == "i" else "float32", "input")
+    received, personal = (model(t, client, down, memory) for model in (side.received, side.personal))
+    outputs, _ = side.engine.evaluate(received, SampleSubset(train, side.pool.client_indices[client].train[:1]))
+    models = [
+        ModelOf(stem, side.model.module(w), preprocessing, None, str(client), personal=stem == "personal")
+        for stem, w in (("cluster", received), ("personal", personal))
+    ]
+    manifest = Manifest(
+        format="torch",
+        run=None,
+        algorithm=type(side.algorithm).__name__,
+        data=federation,
+        targets=find_loss(side.learning.loss).targets,
+        outputs=tuple(map(str, range(outputs.shape[1]))),
+        model=None,
+        clients={str(client): {}},
+    )
+    for form in FORMATS:
+        try:
+            card = _card(manifest, t, preprocessing, scores)
+            write_folder(models, replace(manifest, format=form), card, folder, force=True)
+        except (ModelError, MissingLibraryError) as error:
+            log.warning("%s: %s", folder, error)
+        else:
+            return True
+    return False
+
+
+def _card(manifest: Manifest, t: int, preprocessing: Preprocessing, scores: Mapping[str, Score]) -> str:
+    """The model card, with what a site knows of the federation."""
+    rows = "".join(f"| {protocol} | {score.primary:.4f} | {score.loss:.4f} |\n" for protocol, score in scores.items())
+    return f"""# Models of federation {manifest.data}
+
+The model of this site's cluster (`cluster`), and the one personalised for this site (`personal`), trained by
+{manifest.algorithm} with pacfl {manifest.pacfl}, as of round {t + 1}. They take samples of shape
+{preprocessing.described()}, as load_data of this site returns them, and have {len(manifest.outputs)} outputs
+({manifest.targets}).
+
+On this site's test samples (*received*: the model of the cluster):
+
+| model | primary metric | loss |
+|---|---|---|
+{rows}"""
