@@ -11,6 +11,7 @@ from pacfl.data.partition import SCHEMES, Partition, build_scheme, partition
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme
 from pacfl.data.specs import DATASETS, MIX4, DatasetSpec, Remote
 from pacfl.data.subset import subsample, subset, validation_split
+from pacfl.data.targets import Targets
 from pacfl.errors import DataError
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "QuantitySkew",
     "Remote",
     "Scheme",
+    "Targets",
     "build_scheme",
     "catalogue",
     "data_folder",

@@ -1,4 +1,4 @@
-"""A data set: images or features with labels, for training and for testing."""
+"""A data set: images or features with targets, for training and for testing."""
 
 import hashlib
 import os
@@ -11,10 +11,11 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pacfl.data.targets import TargetArray, Targets, as_targets, check_range, check_targets, kind_of
 from pacfl.errors import DataError
 
 Pixels = NDArray[np.uint8 | np.float32]
-Labels = NDArray[np.int64]
+Labels = NDArray[np.int64]  # classes
 Indices = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 Moments = NDArray[np.float64]  # (channels,) of images with channels, () without, (columns,) of tables
@@ -28,16 +29,18 @@ BLOCK: Final = 128
 class Dataset:
     """Training and test samples, checked at construction.
 
-    x (n, h, w), (n, h, w, channels) or (n, features), uint8 or float32; y (n,) in 0..n_classes-1.
+    x (n, h, w), (n, h, w, channels) or (n, features), uint8 or float32.
+    y (n,) int64 classes in 0..n_classes-1, (n, labels) int64 that are 0 or 1, or (n,) or (n, values) float32;
+    n_classes is 0 unless they are classes.
     source (n,) says which data set of a mixture a sample came from: the position of its name in source_names.
     attributes: name -> (n,) yes or no for every sample, where the data have any.
     """
 
     name: str
     x_train: Pixels
-    y_train: Labels
+    y_train: TargetArray
     x_test: Pixels
-    y_test: Labels
+    y_test: TargetArray
     n_classes: int
     source_train: Indices
     source_test: Indices
@@ -53,9 +56,10 @@ class Dataset:
                 f"{self.name}: training and test samples must have the same shape and type, got "
                 f"{_kind(self.x_train)} and {_kind(self.x_test)}; resize or convert one of them"
             )
+        _check_same_targets(self.name, self.y_train, self.y_test)
         for split, x in (("train", self.x_train), ("test", self.x_test)):
-            _check_range(self.name, f"y_{split}", getattr(self, f"y_{split}"), len(x), self.n_classes)
-            _check_range(self.name, f"source_{split}", getattr(self, f"source_{split}"), len(x), len(self.source_names))
+            check_targets(self.name, f"y_{split}", getattr(self, f"y_{split}"), len(x), self.n_classes)
+            check_range(self.name, f"source_{split}", getattr(self, f"source_{split}"), len(x), len(self.source_names))
             for name, flags in getattr(self, f"attributes_{split}").items():
                 if flags.shape != (len(x),) or flags.dtype != np.bool_:
                     raise DataError(
@@ -68,9 +72,21 @@ class Dataset:
         """Shape of one sample."""
         return self.x_train.shape[1:]
 
+    @property
+    def targets(self) -> Targets:
+        """The kind of targets: one class, several labels or values."""
+        return kind_of(self.y_train)
+
+    @property
+    def n_outputs(self) -> int:
+        """How many outputs a model has: one for each class, label or value."""
+        if self.targets == "classes":
+            return self.n_classes
+        return self.y_train.shape[1] if self.y_train.ndim == 2 else 1
+
     @cached_property
     def digest(self) -> str:
-        """A hash of all samples and labels."""
+        """A hash of all samples and targets."""
         digest = hashlib.blake2b(digest_size=16)
         for array in (self.x_train, self.y_train, self.x_test, self.y_test):
             digest.update(f"{array.dtype} {array.shape}".encode())
@@ -86,14 +102,20 @@ def from_arrays(
     name: str = "arrays",
     n_classes: int | None = None,
 ) -> Dataset:
-    """A data set of the user's own arrays: uint8 stays, other numbers become float32; labels are 0..n_classes-1.
+    """A data set of the user's own arrays: samples of uint8 stay, other numbers become float32.
+
+    Targets are classes if they are (n,) integers, of which there are n_classes, or as many as the largest says. They
+    are labels if they are (n, labels) integers 0 or 1, or yes and no. They are values if they are floats.
 
     >>> from_arrays([[0.0, 1.0], [1.0, 0.0]], [0, 1], [[0.5, 0.5]], [1]).n_classes
     2
+    >>> from_arrays([[0.0, 1.0], [1.0, 0.0]], [0.5, 1.5], [[0.5, 0.5]], [1.0]).targets
+    'values'
     """
-    train, test = _as_labels(name, "y_train", y_train), _as_labels(name, "y_test", y_test)
+    train, test = as_targets(name, "y_train", y_train), as_targets(name, "y_test", y_test)
     if n_classes is None:
-        n_classes = int(max(train.max(initial=0), test.max(initial=0))) + 1
+        classes = kind_of(train) == kind_of(test) == "classes"
+        n_classes = int(max(train.max(initial=0), test.max(initial=0))) + 1 if classes else 0
     return Dataset(
         name=name,
         x_train=_as_samples(name, "x_train", x_train),
@@ -204,18 +226,6 @@ def _as_samples(name: str, what: str, x: ArrayLike) -> Pixels:
     return array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
 
 
-def _as_labels(name: str, what: str, y: ArrayLike) -> Labels:
-    array = np.asarray(y)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.dtype.kind not in "ui" or array.ndim != 1:
-        raise DataError(
-            f"{name}: {what} must be one integer for each sample, got shape {array.shape} of {array.dtype}; "
-            "number the classes from 0"
-        )
-    return array.astype(np.int64, copy=False)
-
-
 def _check_samples(name: str, what: str, x: NDArray[Any]) -> None:
     if x.dtype not in (np.uint8, np.float32) or x.ndim not in (2, 3, 4) or 0 in x.shape:
         raise DataError(
@@ -227,13 +237,11 @@ def _check_samples(name: str, what: str, x: NDArray[Any]) -> None:
         raise DataError(f"{name}: {what} must be finite, got NaN or infinity; drop or fill such samples")
 
 
-def _check_range(name: str, what: str, y: NDArray[Any], n: int, end: int) -> None:
-    if y.shape != (n,) or y.dtype.kind not in "ui":
-        raise DataError(f"{name}: {what} must be one integer for each of {n} samples, got shape {y.shape} of {y.dtype}")
-    if y.min() < 0 or y.max() >= end:
+def _check_same_targets(name: str, train: NDArray[Any], test: NDArray[Any]) -> None:
+    if kind_of(train) != kind_of(test) or train.shape[1:] != test.shape[1:]:
         raise DataError(
-            f"{name}: {what} must lie in 0..{end - 1}, got {y.min()}..{y.max()}; number the classes from 0, or say "
-            "how many there are"
+            f"{name}: training and test samples must have the same kind of targets, got {kind_of(train)}, "
+            f"{_kind(train)}, and {kind_of(test)}, {_kind(test)}; convert one of them"
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pacfl.data.dataset import Dataset, Flags, Indices
-from pacfl.data.schemes import Split, split_at_random
+from pacfl.data.schemes import Split, check_classes, split_at_random
 from pacfl.errors import ConfigError, DataError
 from pacfl.settings import NonNegativeInt, PositiveInt, check, suggestion
 
@@ -17,7 +17,7 @@ class BySet:
     """Every client has samples of one data set of a mixture: counts[s] clients of set s, `size` samples each.
 
     per_class: the same number of samples of each class, if the set has enough of every class for all its clients.
-    Otherwise, and without per_class, samples in the set's own class proportions.
+    Otherwise, and without per_class, samples in the set's own class proportions; without classes, at random.
     MIX-4 of the paper: counts 32, 26, 28, 14 and size 500.
     """
 
@@ -33,6 +33,8 @@ class BySet:
 
     def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:
         """The true cluster is the set; a client is tested on all test samples of its set."""
+        if self.per_class:
+            check_classes(dataset, "by-set divides", "use per-class = false")
         if len(self.counts) != len(dataset.source_names) or sum(self.counts) != n_clients:
             raise DataError(
                 f"counts must say how many of the {n_clients} clients each of {', '.join(dataset.source_names)} has, "
@@ -53,6 +55,8 @@ class BySet:
                 f"{n_clients} clients of {dataset.source_names[source]} need {self.size} samples each, it has "
                 f"{len(members)}; use fewer clients or a size of at most {len(members) // n_clients}"
             )
+        if dataset.targets != "classes":
+            return split_at_random(members, np.full(n_clients, self.size), rng)
         classes, counts = np.unique(dataset.y_train[members], return_counts=True)
         if self.per_class and self.size % len(classes):
             raise DataError(

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, Pixels
+from pacfl.data.targets import TargetArray
 from pacfl.errors import DataError
 
 
@@ -13,9 +14,10 @@ def mixture(datasets: Sequence[tuple[str, Dataset]], disjoint_labels: bool = Tru
     """The data sets one after the other; a sample's source is the index of its set.
 
     Smaller images are padded with zeros to the largest height and width; grey ones are repeated to the largest number
-    of channels. With disjoint labels, the labels of each set follow those of the sets before: MIX-4 has 40.
+    of channels. With disjoint labels, the classes of each set follow those of the sets before: MIX-4 has 40.
     """
     _check(datasets)
+    _check_targets(datasets, disjoint_labels)
     sets = [dataset for _, dataset in datasets]
     shape = _common_shape(datasets)
     n_classes = [one.n_classes for one in sets]
@@ -24,14 +26,18 @@ def mixture(datasets: Sequence[tuple[str, Dataset]], disjoint_labels: bool = Tru
     return Dataset(
         name=name,
         x_train=_joined([one.x_train for one in sets], shape),
-        y_train=np.concatenate([one.y_train + offset for one, offset in zip(sets, offsets, strict=True)]),
+        y_train=_targets([one.y_train for one in sets], offsets),
         x_test=_joined([one.x_test for one in sets], shape),
-        y_test=np.concatenate([one.y_test + offset for one, offset in zip(sets, offsets, strict=True)]),
+        y_test=_targets([one.y_test for one in sets], offsets),
         n_classes=sum(n_classes) if disjoint_labels else max(n_classes),
         source_train=np.repeat(sources, [len(one.y_train) for one in sets]),
         source_test=np.repeat(sources, [len(one.y_test) for one in sets]),
         source_names=tuple(name for name, _ in datasets),
     )
+
+
+def _targets(arrays: Sequence[TargetArray], offsets: NDArray[np.int64]) -> TargetArray:
+    return np.concatenate([y + offset.astype(y.dtype) for y, offset in zip(arrays, offsets, strict=True)])
 
 
 def _check(datasets: Sequence[tuple[str, Dataset]]) -> None:
@@ -44,6 +50,19 @@ def _check(datasets: Sequence[tuple[str, Dataset]]) -> None:
     if len(set(kinds.values())) > 1:
         listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
         raise DataError(f"the data sets of a mixture must be all uint8 or all float32, got {listed}; convert some")
+
+
+def _check_targets(datasets: Sequence[tuple[str, Dataset]], disjoint_labels: bool) -> None:
+    """Sets of classes can be mixed however many each has; others if they have the same targets."""
+    kinds = {(one.targets, one.y_train.shape[1:]) for _, one in datasets}
+    if len(kinds) > 1:
+        listed = ", ".join(f"{name} {one.targets} of shape {one.y_train.shape[1:]}" for name, one in datasets)
+        raise DataError(f"the data sets of a mixture must have the same kind of targets, got {listed}")
+    targets = datasets[0][1].targets
+    if disjoint_labels and targets != "classes":
+        raise DataError(
+            f"only classes can be disjoint, the sets of this mixture have {targets}; say disjoint_labels=False"
+        )
 
 
 def _common_shape(datasets: Sequence[tuple[str, Dataset]]) -> tuple[int, ...]:

@@ -35,7 +35,7 @@ class Partition:
 
     train_indices: tuple[Indices, ...]
     test_indices: tuple[Indices, ...]
-    owned: tuple[tuple[int, ...], ...]  # the classes of each client's training samples
+    owned: tuple[tuple[int, ...], ...]  # the classes of each client's training samples; none without classes
     true_cluster: Indices | None  # the group of each client
 
     @property
@@ -47,14 +47,15 @@ class Partition:
 def partition(dataset: Dataset, scheme: Scheme, n_clients: int, rng: np.random.Generator) -> Partition:
     """The data set split by the scheme among n_clients clients. The same generator gives the same partition.
 
-    A client owns the classes of its training samples. It is tested on all test samples of the classes it owns, unless
-    the scheme knows better: on all those of its data set, or of its attribute.
+    A client owns the classes of its training samples. It is tested on all test samples of the classes it owns, or on
+    all test samples if the targets are not classes, unless the scheme knows better: on all those of its data set, or of
+    its attribute.
     """
     check_value("the number of clients", n_clients, PositiveInt)
     train, true_cluster, test = scheme.split(dataset, n_clients, rng)
     _check_indices("training", train, len(dataset.y_train))
     _check_minimum(scheme, train)
-    owned = tuple(tuple(int(c) for c in np.unique(dataset.y_train[indices])) for indices in train)
+    owned = owned_classes(dataset, train)
     if test is None:
         test = _of_classes(dataset, owned)
     else:
@@ -76,8 +77,17 @@ def build_scheme(description: Mapping[str, object]) -> AnyScheme:
     return build(SCHEMES[kind], table, "scheme", f"scheme {kind}:")
 
 
+def owned_classes(dataset: Dataset, train: Sequence[Indices]) -> tuple[tuple[int, ...], ...]:
+    """The classes of each client's training samples; none if the targets are not classes."""
+    if dataset.targets != "classes":
+        return ((),) * len(train)
+    return tuple(tuple(int(c) for c in np.unique(dataset.y_train[indices])) for indices in train)
+
+
 def _of_classes(dataset: Dataset, owned: Sequence[tuple[int, ...]]) -> list[Indices]:
     """Test samples of the classes of each client; clients with the same classes share one array."""
+    if dataset.targets != "classes":
+        return [np.arange(len(dataset.y_test))] * len(owned)
     of_classes = {classes: np.flatnonzero(np.isin(dataset.y_test, classes)) for classes in set(owned)}
     return [of_classes[classes] for classes in owned]
 

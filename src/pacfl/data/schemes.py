@@ -54,6 +54,7 @@ class LabelSkew:
 
     def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:
         """Every client has the same number of classes; a class without an owner is not used."""
+        check_classes(dataset, "label-skew splits")
         owned = self._owned(dataset.n_classes, n_clients, rng)
         sizes = np.zeros((dataset.n_classes, n_clients), dtype=np.intp)
         for c, count in enumerate(np.bincount(dataset.y_train, minlength=dataset.n_classes)):
@@ -85,6 +86,7 @@ class Dirichlet:
 
     def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:
         """All samples are used; drawn again until every client has the minimum."""
+        check_classes(dataset, "dirichlet splits")
         counts = np.bincount(dataset.y_train, minlength=dataset.n_classes)
         check_enough(len(dataset.y_train), n_clients, self.minimum, self.remedy)
         for _ in range(MAX_DRAWS // DRAWS_AT_ONCE):
@@ -156,6 +158,12 @@ def split_by_class(dataset: Dataset, sizes: Sizes, rng: np.random.Generator) -> 
     """The training samples split at random with the given (classes, clients) numbers of samples."""
     by_class = [split_at_random(np.flatnonzero(dataset.y_train == c), sizes[c], rng) for c in range(len(sizes))]
     return [np.sort(np.concatenate(of_client)) for of_client in zip(*by_class, strict=True)]
+
+
+def check_classes(dataset: Dataset, what: str, remedy: str = "use iid or quantity-skew") -> None:
+    """Refuse data without classes, for what is done by class."""
+    if dataset.targets != "classes":
+        raise DataError(f"{what} samples by their class, and {dataset.name} has {dataset.targets}; {remedy}")
 
 
 def check_enough(n: int, n_clients: int, minimum: int, remedy: str) -> None:

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import numpy as np
 
-from pacfl.data.dataset import Dataset, Flags, Indices, Labels
+from pacfl.data.dataset import Dataset, Flags, Indices
 from pacfl.data.partition import Partition
+from pacfl.data.targets import TargetArray
 from pacfl.settings import PositiveInt, Within, check_value
 
 
@@ -29,11 +30,15 @@ def subset(dataset: Dataset, train: Indices, test: Indices) -> Dataset:
 def subsample(dataset: Dataset, n_train: int, rng: np.random.Generator) -> Dataset:
     """About n_train training samples, the same number of every class, and test samples in the same proportion.
 
-    All samples of a class are used if it has fewer.
+    All samples of a class are used if it has fewer. Without classes, the samples are drawn at random.
     """
     check_value("the number of training samples", n_train, PositiveInt)
     if n_train >= len(dataset.y_train):
         return dataset
+    if dataset.targets != "classes":
+        n_test = max(1, round(n_train * len(dataset.y_test) / len(dataset.y_train)))
+        sizes = (len(dataset.y_train), n_train), (len(dataset.y_test), n_test)
+        return subset(dataset, *(np.sort(rng.permutation(n)[:size]) for n, size in sizes))
     per_class = n_train / len(np.unique(dataset.y_train))
     per_class_test = per_class * len(dataset.y_test) / len(dataset.y_train)
     return subset(dataset, _drawn(dataset.y_train, per_class, rng), _drawn(dataset.y_test, per_class_test, rng))
@@ -64,7 +69,7 @@ def validation_split(
     return changed, replace(clients, train_indices=train, test_indices=tests)
 
 
-def _drawn(labels: Labels, per_class: float, rng: np.random.Generator) -> Indices:
+def _drawn(labels: TargetArray, per_class: float, rng: np.random.Generator) -> Indices:
     """Indices of so many samples of every class, at least one, in ascending order."""
     classes = (np.flatnonzero(labels == c) for c in np.unique(labels))
     return np.sort(np.concatenate([rng.permutation(c)[: max(1, round(per_class))] for c in classes]))

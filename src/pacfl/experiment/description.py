@@ -34,6 +34,7 @@ def clients(dataset: Dataset, divided: Partition, digest: str) -> dict[str, Any]
         "data": dataset.name,
         "digest": digest,
         "shape": list(dataset.shape),
+        "targets": dataset.targets,
         "classes": dataset.n_classes,
         "sets": list(dataset.source_names),
         "clients": [_client(dataset, divided, c) for c in range(divided.n_clients)],
@@ -46,10 +47,19 @@ def _client(dataset: Dataset, divided: Partition, client: int) -> dict[str, Any]
     return {
         "train": len(rows),
         "test": len(divided.test_indices[client]),
-        "labels": np.bincount(dataset.y_train[rows], minlength=dataset.n_classes).tolist(),
+        "labels": _label_counts(dataset, rows),
         "set": dataset.source_names[sets[0]] if len(sets) == 1 else None,  # None: samples of several
         "true_cluster": None if divided.true_cluster is None else int(divided.true_cluster[client]),
     }
+
+
+def _label_counts(dataset: Dataset, rows: NDArray[np.intp]) -> list[int]:
+    """How many of the training samples have each class or label; nothing for values."""
+    y = dataset.y_train[rows]
+    if dataset.targets == "values":
+        return []
+    counts = np.bincount(y, minlength=dataset.n_classes) if dataset.targets == "classes" else y.sum(axis=0)
+    return [int(n) for n in counts]
 
 
 @dataclass(frozen=True, eq=False)

@@ -190,9 +190,14 @@ def prepare(dataset: Dataset, divided: Partition) -> Pool:
         _normalised[dataset] = normalised(dataset)
     scaled = _normalised[dataset]
     indices = tuple(ClientIndices(a, b) for a, b in zip(divided.train_indices, divided.test_indices, strict=True))
-    train = Samples(_channels_first(scaled.x_train), scaled.y_train)
-    test = Samples(_channels_first(scaled.x_test), scaled.y_test)
+    train = Samples(_channels_first(scaled.x_train), _as_model_targets(scaled.y_train))
+    test = Samples(_channels_first(scaled.x_test), _as_model_targets(scaled.y_test))
     return Pool(train, test, dataset.x_train, indices)
+
+
+def _as_model_targets(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Classes as integers; labels and values as float32."""
+    return y if y.ndim == 1 else y.astype(np.float32, copy=False)
 
 
 def _channels_first(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
