@@ -59,10 +59,19 @@ def test_features_of_one_width_can_be_mixed() -> None:
         ([("a", made((7,))), ("b", made((4, 4)))], "the same number of columns"),
         (
             [("a", made((4, 4))), ("b", from_arrays(np.ones((2, 4, 4)), [0, 1], np.ones((2, 4, 4)), [0, 1]))],
-            "all uint8 or all float32, got a uint8, b float32",
+            "all uint8 or none of them, got a uint8, b float32",
         ),
     ],
 )
 def test_what_cannot_be_mixed_is_refused(datasets: list[tuple[str, Dataset]], reason: str) -> None:
     with pytest.raises(DataError, match=reason):
         mixture(datasets)
+
+
+def test_integers_stay_integers_unless_they_are_mixed_with_floats() -> None:
+    x, y = np.arange(6).reshape(2, 3), [0, 1]
+    integers, floats = from_arrays(x, y, x, y), from_arrays(x / 2, y, x / 2, y)
+    assert mixture([("a", integers), ("b", integers)]).x_train.dtype == np.int64
+    mixed = mixture([("a", integers), ("b", floats)])
+    assert mixed.x_train.dtype == np.float32
+    assert np.array_equal(mixed.x_train, np.concatenate([x, x / 2]))

@@ -44,6 +44,19 @@ def test_the_published_format_is_preferred_if_it_is_complete(tmp_path: Path) -> 
     assert same(load("mnist", tmp_path), DATA)
 
 
+def test_a_file_says_where_the_channels_of_its_images_are(tmp_path: Path) -> None:
+    images = arrays((5, 6, 3))
+    first = {"x_train": np.moveaxis(images.x_train, -1, 1), "x_test": np.moveaxis(images.x_test, -1, 1)}
+    np.savez(tmp_path / "mine.npz", **{**images._asdict(), **first}, channels="first")
+    assert same(load("mine", tmp_path), images)
+    np.savez(tmp_path / "mine.npz", **{**images._asdict(), **first})
+    with pytest.raises(DataError, match=r"mine\.npz: .*give channels='first'"):
+        load("mine", tmp_path)
+    np.savez(tmp_path / "mine.npz", **images._asdict(), channels=3)
+    with pytest.raises(DataError, match=r"mine\.npz: .*channels must be 'last' or 'first', got '3'"):
+        load("mine", tmp_path)
+
+
 def with_header(shape: tuple[int, ...]) -> bytes:
     """The start of an array that declares a shape and has no data."""
     buffer = io.BytesIO()

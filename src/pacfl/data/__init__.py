@@ -1,12 +1,13 @@
 """Data sets, read from the files in which they are published, and divided among clients. No torch."""
 
 from pacfl.data.catalogue import Entry, catalogue
-from pacfl.data.dataset import Dataset, from_arrays, normalised
+from pacfl.data.dataset import Dataset, from_arrays
 from pacfl.data.digits import digits
 from pacfl.data.download import download
 from pacfl.data.groups import ByAttribute, BySet, Given
 from pacfl.data.loading import data_folder, load
 from pacfl.data.mixture import mixture
+from pacfl.data.normalisation import Normalisation, Normalise, normalisation, normalised
 from pacfl.data.partition import SCHEMES, Partition, build_scheme, partition
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme
 from pacfl.data.specs import DATASETS, MIX4, DatasetSpec, Remote
@@ -28,6 +29,8 @@ __all__ = [
     "Given",
     "Iid",
     "LabelSkew",
+    "Normalisation",
+    "Normalise",
     "Partition",
     "QuantitySkew",
     "Remote",
@@ -41,6 +44,7 @@ __all__ = [
     "from_arrays",
     "load",
     "mixture",
+    "normalisation",
     "normalised",
     "partition",
     "subsample",

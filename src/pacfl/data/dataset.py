@@ -1,12 +1,10 @@
 """A data set: images or features with targets, for training and for testing."""
 
 import hashlib
-import os
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,22 +12,20 @@ from numpy.typing import ArrayLike, NDArray
 from pacfl.data.targets import TargetArray, Targets, as_targets, check_range, check_targets, kind_of
 from pacfl.errors import DataError
 
-Pixels = NDArray[np.uint8 | np.float32]
+Pixels = NDArray[np.uint8 | np.float32 | np.int64]
 Labels = NDArray[np.int64]  # classes
 Indices = NDArray[np.intp]
 Flags = NDArray[np.bool_]
-Moments = NDArray[np.float64]  # (channels,) of images with channels, () without, (columns,) of tables
-T = TypeVar("T")
+Channels = Literal["last", "first"]
 
-# Samples turned into floats at a time: few enough for them to stay in the processor's cache.
-BLOCK: Final = 128
+COMMON_CHANNELS: Final = (1, 3)  # of images; with transparency 4
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Training and test samples, checked at construction.
 
-    x (n, h, w), (n, h, w, channels) or (n, features), uint8 or float32.
+    x (n, h, w), (n, h, w, channels) or (n, features), uint8, float32 or int64.
     y (n,) int64 classes in 0..n_classes-1, (n, labels) int64 that are 0 or 1, or (n,) or (n, values) float32;
     n_classes is 0 unless they are classes.
     source (n,) says which data set of a mixture a sample came from: the position of its name in source_names.
@@ -88,7 +84,7 @@ class Dataset:
     def digest(self) -> str:
         """A hash of all samples and targets."""
         digest = hashlib.blake2b(digest_size=16)
-        for array in (self.x_train, self.y_train, self.x_test, self.y_test):
+        for array in (*_digested(self.x_train), self.y_train, *_digested(self.x_test), self.y_test):
             digest.update(f"{array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
@@ -101,9 +97,12 @@ def from_arrays(
     y_test: ArrayLike,
     name: str = "arrays",
     n_classes: int | None = None,
+    channels: Channels = "last",
 ) -> Dataset:
-    """A data set of the user's own arrays: samples of uint8 stay, other numbers become float32.
+    """A data set of the user's own arrays: samples of uint8 stay, other integers become int64, other numbers float32.
 
+    Images with channels are (n, h, w, channels), or (n, channels, h, w) with channels="first". The data set has them
+    last.
     Targets are classes if they are (n,) integers, of which there are n_classes, or as many as the largest says. They
     are labels if they are (n, labels) integers 0 or 1, or yes and no. They are values if they are floats.
 
@@ -112,15 +111,20 @@ def from_arrays(
     >>> from_arrays([[0.0, 1.0], [1.0, 0.0]], [0.5, 1.5], [[0.5, 0.5]], [1.0]).targets
     'values'
     """
+    if channels not in get_args(Channels):
+        raise DataError(f"{name}: channels must be 'last' or 'first', got {channels!r}")
+    samples = _as_samples(name, "x_train", x_train, channels), _as_samples(name, "x_test", x_test, channels)
+    if {x.dtype.kind for x in samples} == {"i", "f"}:
+        samples = samples[0].astype(np.float32), samples[1].astype(np.float32)
     train, test = as_targets(name, "y_train", y_train), as_targets(name, "y_test", y_test)
     if n_classes is None:
         classes = kind_of(train) == kind_of(test) == "classes"
         n_classes = int(max(train.max(initial=0), test.max(initial=0))) + 1 if classes else 0
     return Dataset(
         name=name,
-        x_train=_as_samples(name, "x_train", x_train),
+        x_train=samples[0],
         y_train=train,
-        x_test=_as_samples(name, "x_test", x_test),
+        x_test=samples[1],
         y_test=test,
         n_classes=n_classes,
         source_train=np.zeros(len(train), dtype=np.intp),
@@ -129,108 +133,53 @@ def from_arrays(
     )
 
 
-def normalised(dataset: Dataset) -> Dataset:
-    """The same data as float32 with mean 0 and standard deviation 1, for every source apart.
-
-    Images have one mean and one standard deviation per channel, tables one per column. Both are measured on the
-    source's own training samples; uint8 is first brought to 0..1. A column that is constant in training becomes 0.
-    The channels of an image lie one after the other in memory, as models take them.
-    """
-    x_train, x_test = _empty_channels_first(dataset.x_train.shape), _empty_channels_first(dataset.x_test.shape)
-    for source, name in enumerate(dataset.source_names):
-        train = np.flatnonzero(dataset.source_train == source)
-        mean, std = _moments(dataset.x_train, train, name)
-        for x, rows, result in (
-            (dataset.x_train, train, x_train),
-            (dataset.x_test, np.flatnonzero(dataset.source_test == source), x_test),
-        ):
-            _map_blocks(partial(_normalise_block, x, mean, std, result), rows)
-    return replace(dataset, x_train=_channels_last(x_train), x_test=_channels_last(x_test))
-
-
-def _normalise_block(x: Pixels, mean: Moments, std: Moments, result: NDArray[np.float32], block: Indices) -> None:
-    result[block] = _normalised_samples(x[block], mean, std)
-
-
-def _empty_channels_first(shape: tuple[int, ...]) -> NDArray[np.float32]:
-    return np.empty((shape[0], shape[3], *shape[1:3]) if len(shape) == 4 else shape, dtype=np.float32)
-
-
-def _channels_last(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.moveaxis(x, 1, -1) if x.ndim == 4 else x
-
-
-def _normalised_samples(x: Pixels, mean: Moments, std: Moments) -> NDArray[np.float32]:
-    """Samples normalised, channels first.
-
-    A channel of bytes has 256 values: each is computed once. Channels are written one by one, because writing an
-    image at a time would jump through memory.
-    """
-    result = _empty_channels_first(x.shape)
-    if x.dtype == np.uint8 and x.ndim > 2:
-        values = _scaled(np.arange(256, dtype=np.uint8))[:, None]
-        table = ((values - mean) / std).astype(np.float32)  # (256, channels)
-        positions = x.astype(np.intp)
-        if x.ndim == 3:
-            return table[:, 0].take(positions)
-        for c in range(x.shape[-1]):
-            result[:, c] = table[:, c].take(positions[..., c])
-        return result
-    _channels_last(result)[...] = (_scaled(x) - mean) / std
-    return result
-
-
-def _moments(x: Pixels, rows: Indices, name: str) -> tuple[Moments, Moments]:
-    """Mean and standard deviation of each channel or column over the rows; infinite for a constant column."""
-    if len(rows) == 0:
-        raise DataError(
-            f"{name}: has no training samples to compute a mean and a standard deviation from; leave the source out"
-        )
-    mean = _mean_over_samples(x, rows, np.float64(0.0), power=1)
-    std = np.sqrt(_mean_over_samples(x, rows, mean, power=2))
-    if x.ndim == 2:
-        # Compared, because the standard deviation of a constant is not exactly 0 if its mean had to be rounded
-        varies = np.any(_map_blocks(lambda block: (x[block] != x[rows[0]]).any(axis=0), rows), axis=0)
-        std = np.where(varies, std, np.inf)
-        if not varies.any():
-            raise DataError(f"{name}: the columns of the training samples do not vary and cannot be normalised")
-    elif not np.all(std > 0):
-        raise DataError(f"{name}: the training pixels of a channel do not vary and cannot be normalised; use raw ones")
-    return mean, std
-
-
-def _mean_over_samples(x: Pixels, rows: Indices, centre: Moments | np.float64, power: int) -> Moments:
-    """Mean of (x - centre)^power over the rows and all pixels of a channel, or over the rows of a column."""
-    total = np.zeros(x.shape[1:])
-    for of_block in _map_blocks(lambda block: ((_scaled(x[block]) - centre) ** power).sum(axis=0), rows):
-        total += of_block
-    if x.ndim > 2:
-        total = np.asarray(total.mean(axis=(0, 1) if x.ndim == 4 else None))
-    return np.asarray(total / len(rows))
-
-
-def _scaled(x: Pixels) -> NDArray[np.float64]:
-    return x.astype(np.float64) * (1 / 255 if x.dtype == np.uint8 else 1.0)
-
-
-def _map_blocks(work: Callable[[Indices], T], rows: Indices) -> list[T]:
-    """The results for each block of rows, in order, computed by threads: numpy releases the GIL."""
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return list(threads.map(work, [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]))
-
-
-def _as_samples(name: str, what: str, x: ArrayLike) -> Pixels:
-    array = np.asarray(x)
+def _as_samples(name: str, what: str, x: ArrayLike, channels: Channels) -> Pixels:
+    array = _channels_last(name, what, np.asarray(x), channels)
     if array.dtype.kind not in "uifb":
         raise DataError(f"{name}: {what} must be numbers, got {array.dtype}; convert it to uint8 or float32 first")
-    return array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
+    if array.dtype == np.uint8:
+        return array
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise DataError(
+            f"{name}: {what} has integers up to {array.max()}, too large for int64; convert them to float32"
+        )
+    return array.astype(np.int64 if array.dtype.kind in "ui" else np.float32, copy=False)
+
+
+def _channels_last(name: str, what: str, x: NDArray[Any], channels: Channels) -> NDArray[Any]:
+    """Images with their channels last; refused if their shape says that the channels are elsewhere."""
+    if x.ndim != 4:
+        return x
+    here, elsewhere, other = (1, 3, "last") if channels == "first" else (3, 1, "first")
+    if x.shape[elsewhere] in COMMON_CHANNELS and x.shape[here] not in (*COMMON_CHANNELS, 4):
+        example = "(n, h, w, channels)" if channels == "first" else "(n, channels, h, w)"
+        raise DataError(
+            f"{name}: {what} has shape {x.shape}, which looks like {example}; give channels={other!r}"
+            + ("" if channels == "first" else ", or move the channels first if the images really are so low")
+        )
+    return np.moveaxis(x, 1, -1) if channels == "first" else x
+
+
+def _digested(x: Pixels) -> Iterator[Pixels]:
+    """What the digest of samples is made of.
+
+    Integers count as float32, as which they were stored once, so that results remain those of their data; integers that
+    float32 cannot represent count in full.
+    """
+    if x.dtype != np.int64:
+        yield x
+        return
+    rounded = x.astype(np.float32)
+    yield rounded
+    if not np.array_equal(rounded.astype(np.float64), x):
+        yield x
 
 
 def _check_samples(name: str, what: str, x: NDArray[Any]) -> None:
-    if x.dtype not in (np.uint8, np.float32) or x.ndim not in (2, 3, 4) or 0 in x.shape:
+    if x.dtype not in (np.uint8, np.float32, np.int64) or x.ndim not in (2, 3, 4) or 0 in x.shape:
         raise DataError(
-            f"{name}: {what} must be (n, h, w), (n, h, w, channels) or (n, features) of uint8 or float32 with at least "
-            f"one sample, got {_kind(x)}"
+            f"{name}: {what} must be (n, h, w), (n, h, w, channels) or (n, features) of uint8, float32 or int64 with "
+            f"at least one sample, got {_kind(x)}"
         )
     # The sum of finite float32 numbers is finite in float64, and needs no mask as large as the data
     if x.dtype == np.float32 and not np.isfinite(x.sum(dtype=np.float64)):

@@ -14,7 +14,8 @@ def mixture(datasets: Sequence[tuple[str, Dataset]], disjoint_labels: bool = Tru
     """The data sets one after the other; a sample's source is the index of its set.
 
     Smaller images are padded with zeros to the largest height and width; grey ones are repeated to the largest number
-    of channels. With disjoint labels, the classes of each set follow those of the sets before: MIX-4 has 40.
+    of channels. Integers become float32 if another set has floats. With disjoint labels, the classes of each set follow
+    those of the sets before: MIX-4 has 40.
     """
     _check(datasets)
     _check_targets(datasets, disjoint_labels)
@@ -47,9 +48,9 @@ def _check(datasets: Sequence[tuple[str, Dataset]]) -> None:
     if len(set(names)) < len(names):
         raise DataError(f"the data sets of a mixture need different names, got {', '.join(names)}")
     kinds = {name: str(one.x_train.dtype) for name, one in datasets}
-    if len(set(kinds.values())) > 1:
+    if "uint8" in kinds.values() and len(set(kinds.values())) > 1:
         listed = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
-        raise DataError(f"the data sets of a mixture must be all uint8 or all float32, got {listed}; convert some")
+        raise DataError(f"the data sets of a mixture must be all uint8 or none of them, got {listed}; convert some")
 
 
 def _check_targets(datasets: Sequence[tuple[str, Dataset]], disjoint_labels: bool) -> None:
@@ -81,7 +82,9 @@ def _common_shape(datasets: Sequence[tuple[str, Dataset]]) -> tuple[int, ...]:
 
 
 def _joined(arrays: Sequence[Pixels], shape: tuple[int, ...]) -> Pixels:
-    result: NDArray[np.uint8 | np.float32] = np.zeros((sum(map(len, arrays)), *shape), dtype=arrays[0].dtype)
+    kinds = {array.dtype for array in arrays}
+    dtype = kinds.pop() if len(kinds) == 1 else np.dtype(np.float32)
+    result: Pixels = np.zeros((sum(map(len, arrays)), *shape), dtype=dtype)
     start = 0
     for array in arrays:
         target = result[start : start + len(array)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pacfl import algorithms, plugins, settings
-from pacfl.data import build_scheme
+from pacfl.data import Normalise, build_scheme
 from pacfl.data.loading import LOADERS
 from pacfl.data.partition import SCHEMES
 from pacfl.errors import ConfigError
@@ -41,6 +41,7 @@ class Data:
     disjoint_labels: bool | None = None  # of a mixture: every set has labels of its own
     samples: NonNegativeInt = 0  # for training, drawn evenly from every class; 0: all there are
     validation: ShareBelowOne = 0.0  # part of every client's training samples that replaces its test samples
+    normalise: Normalise = later("auto")  # what is normalised: features, channels, or nothing
 
     def __post_init__(self) -> None:
         check(self)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from pacfl.data import Dataset, Partition
+from pacfl.data import Dataset, Normalisation, Normalise, Partition, normalisation
 from pacfl.experiment import description, summary
 from pacfl.experiment.models import final_models
 from pacfl.experiment.store import RunStore
@@ -27,6 +27,12 @@ class Experiment:
     partition: Partition
     setup: Setup
     schedule: Schedule
+    normalise: Normalise = "auto"
+
+    @property
+    def normalisation(self) -> tuple[Normalisation, ...]:
+        """How the samples of each source of the data set were normalised for the model."""
+        return normalisation(self.dataset, self.normalise)
 
     @cached_property
     def plans(self) -> tuple[RoundPlan, ...]:

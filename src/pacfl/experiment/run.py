@@ -14,6 +14,7 @@ from torch import nn
 from pacfl import algorithms
 from pacfl.data import (
     Dataset,
+    Normalise,
     Partition,
     build_scheme,
     data_folder,
@@ -36,7 +37,7 @@ from pacfl.federation.rounds import Backend
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.eager import check_device, check_outputs
-from pacfl.learning.evaluation import normalise
+from pacfl.learning import evaluation
 from pacfl.learning.losses import find_loss
 from pacfl.learning.model import as_model
 from pacfl.learning.nets import InputShape, architecture
@@ -111,6 +112,7 @@ def build(run: Run, data: Path | None = None) -> Experiment:
         run.device,
         run.engine,
         run.metrics,
+        run.data.normalise,
     )
 
 
@@ -125,17 +127,18 @@ def assemble(
     device: str = "cpu",
     engine: str = "auto",
     metrics: tuple[str, ...] = (),
+    normalise: Normalise = "auto",
 ) -> Experiment:
     """Data, model, algorithm and schedule together, each checked against the others before anything is run."""
     check_device(device)
-    pool = prepare(dataset, divided)
+    pool = prepare(dataset, divided, normalise)
     shape = _input_shape(pool.train.x)
     model = as_model(lambda: net(shape), seed)
     loss = find_loss(learning.loss)
     n_outputs = check_outputs(model.build(), pool.train, dataset.n_classes, loss)
-    setup = Setup(algorithm, model, pool, learning, seed, device, engine, normalise(metrics, loss.targets))
+    setup = Setup(algorithm, model, pool, learning, seed, device, engine, evaluation.normalise(metrics, loss.targets))
     setup.scored_by.check(n_outputs)
-    experiment = Experiment(dataset, divided, setup, schedule)
+    experiment = Experiment(dataset, divided, setup, schedule, normalise)
     try:
         experiment.plans  # noqa: B018 - computed once, and checked
     except ConfigError as error:
@@ -156,7 +159,7 @@ def divide(run: Run, data: Path | None = None) -> tuple[Dataset, Partition]:
 
 # Most runs of an experiment share their data, and reading and normalising them may take longer than training
 _load = lru_cache(maxsize=1)(load)
-_normalised: WeakKeyDictionary[Dataset, Dataset] = WeakKeyDictionary()  # of data sets that are still in use
+_normalised: WeakKeyDictionary[Dataset, dict[str, Dataset]] = WeakKeyDictionary()  # of data sets still in use
 
 
 def _source(run: Run, data: Path | None) -> Dataset:
@@ -184,11 +187,11 @@ def _check_data(run: Run, folder: RunFolder, data: Path | None) -> None:
         )
 
 
-def prepare(dataset: Dataset, divided: Partition) -> Pool:
-    """Samples as models take them: normalised float32, channels first; the raw pixels for signatures."""
-    if dataset not in _normalised:
-        _normalised[dataset] = normalised(dataset)
-    scaled = _normalised[dataset]
+def prepare(dataset: Dataset, divided: Partition, normalise: Normalise = "auto") -> Pool:
+    """Samples as models take them: normalised, channels first; the raw pixels for signatures."""
+    scaled = _normalised.get(dataset, {}).get(normalise) or normalised(dataset, normalise)
+    if scaled is not dataset:  # which would never be forgotten
+        _normalised.setdefault(dataset, {})[normalise] = scaled
     indices = tuple(ClientIndices(a, b) for a, b in zip(divided.train_indices, divided.test_indices, strict=True))
     train = Samples(_channels_first(scaled.x_train), _as_model_targets(scaled.y_train))
     test = Samples(_channels_first(scaled.x_test), _as_model_targets(scaled.y_test))

@@ -1,8 +1,11 @@
-"""Any data set in one .npz file with x_train, y_train, x_test and y_test."""
+"""Any data set in one .npz file with x_train, y_train, x_test and y_test.
+
+An entry `channels`, "first" or "last", says where the channels of images are; without it they are last.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,8 +34,9 @@ def read(name: str, paths: Sequence[Path], n_classes: int | None = None) -> Data
     _shapes(path)
     with reading(path, ".npz"), np.load(path, allow_pickle=False) as arrays:
         x_train, y_train, x_test, y_test = (arrays[array] for array in ARRAYS)
+        channels: Any = str(arrays["channels"]) if "channels" in arrays else "last"
     try:
-        return from_arrays(x_train, y_train, x_test, y_test, name, n_classes)
+        return from_arrays(x_train, y_train, x_test, y_test, name, n_classes, channels)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
 
