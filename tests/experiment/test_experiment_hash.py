@@ -48,6 +48,7 @@ CHANGES: dict[type, tuple[str, dict[str, Any]]] = {
             "disjoint_labels": True,
             "samples": 100,
             "validation": 0.2,
+            "normalise": "none",
         },
     ),
     Net: ("model", {"name": "logistic"}),

@@ -35,10 +35,10 @@ from pacfl.federation.client_side import ClientIndices, Pool, Setup
 from pacfl.federation.local import LocalBackend
 from pacfl.federation.rounds import Backend
 from pacfl.federation.schedule import Schedule
+from pacfl.learning import evaluation
 from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.eager import check_device, check_outputs
-from pacfl.learning import evaluation
-from pacfl.learning.losses import find_loss
+from pacfl.learning.losses import LOSSES, Loss, find_loss
 from pacfl.learning.model import as_model
 from pacfl.learning.nets import InputShape, architecture
 from pacfl.learning.randomness import stream
@@ -131,10 +131,10 @@ def assemble(
 ) -> Experiment:
     """Data, model, algorithm and schedule together, each checked against the others before anything is run."""
     check_device(device)
+    loss = _fitting_loss(learning.loss, dataset)
     pool = prepare(dataset, divided, normalise)
     shape = _input_shape(pool.train.x)
     model = as_model(lambda: net(shape), seed)
-    loss = find_loss(learning.loss)
     n_outputs = check_outputs(model.build(), pool.train, dataset.n_classes, loss)
     setup = Setup(algorithm, model, pool, learning, seed, device, engine, evaluation.normalise(metrics, loss.targets))
     setup.scored_by.check(n_outputs)
@@ -144,6 +144,19 @@ def assemble(
     except ConfigError as error:
         raise ConfigError(f"[schedule] {error}") from None
     return experiment
+
+
+def _fitting_loss(name: str, dataset: Dataset) -> Loss:
+    """The loss of a name, refused if it is for other targets than the data have. Any 0 and 1 can be labels."""
+    loss = find_loss(name)
+    if loss.targets not in (dataset.targets, "labels"):
+        own = " or ".join(word for word, other in LOSSES.items() if other.targets == dataset.targets)
+        convert = {"classes": "give integers (n,) if they are classes", "values": "give floats if they are values"}
+        raise ConfigError(
+            f"{dataset.name} has {dataset.targets}, the loss {name!r} is for {loss.targets}; use {own}, or "
+            f"{convert[loss.targets]}"
+        )
+    return loss
 
 
 def divide(run: Run, data: Path | None = None) -> tuple[Dataset, Partition]:

@@ -32,7 +32,7 @@ class LocalTraining:
     weight_decay: NonNegative = 0.0
     loss: str = later("cross-entropy")  # or a plug-in
     optimiser: str = later("sgd")  # or a plug-in
-    lr_schedule: LRSchedule = later(CONSTANT)  # noqa: RUF009 - it is frozen
+    lr_schedule: LRSchedule = later(CONSTANT)
 
     def __post_init__(self) -> None:
         given: object = self.momentum

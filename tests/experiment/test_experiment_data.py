@@ -1,0 +1,91 @@
+"""What [data] asks for is what a run trains on."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pacfl.errors import ConfigError
+from pacfl.experiment.run import Experiment, build
+from tests.experiment.tables import only, table
+
+N, N_TEST = 120, 40
+RNG = np.random.default_rng(0)
+
+
+def write(folder: Path, x: NDArray[Any], y: NDArray[Any]) -> None:
+    np.savez(folder / "mine.npz", x_train=x[:N], y_train=y[:N], x_test=x[N:], y_test=y[N:])
+
+
+def built(folder: Path, loss: str = "cross-entropy", **data: Any) -> Experiment:
+    learning = {"epochs": 1, "loss": loss}
+    own = {"name": "mine", "clients": 4, "scheme": {"kind": "iid"}, **data}
+    return build(only(table(data=own, model={"name": "logistic"}, learning=learning)), folder)
+
+
+X = RNG.normal(size=(N + N_TEST, 3)).astype(np.float32)
+TARGETS = {
+    "classes": np.arange(N + N_TEST) % 5,
+    "labels": RNG.integers(0, 2, (N + N_TEST, 4)),
+    "values": X[:, :2] * 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("targets", "loss", "n_outputs"),
+    [
+        ("classes", "cross-entropy", 5),
+        ("labels", "binary-cross-entropy", 4),
+        ("values", "squared-error", 2),
+        ("values", "absolute-error", 2),
+    ],
+)
+def test_a_model_has_as_many_outputs_as_the_targets_need(
+    tmp_path: Path, targets: str, loss: str, n_outputs: int
+) -> None:
+    write(tmp_path, X, TARGETS[targets])
+    experiment = built(tmp_path, loss)
+    assert experiment.dataset.n_outputs == n_outputs
+    assert len(experiment.setup.model.initial) == (3 + 1) * n_outputs
+    assert experiment.setup.pool.train.y.dtype == (np.int64 if targets == "classes" else np.float32)
+
+
+@pytest.mark.parametrize(
+    ("targets", "loss", "reason"),
+    [
+        ("values", "cross-entropy", "mine has values, the loss 'cross-entropy' is for classes; use squared-error or"),
+        ("labels", "cross-entropy", "use binary-cross-entropy, or give integers .n,. if they are classes"),
+        ("classes", "squared-error", "is for values; use cross-entropy, or give floats if they are values"),
+        ("labels", "absolute-error", "mine has labels, the loss 'absolute-error' is for values"),
+    ],
+)
+def test_a_loss_for_other_targets_is_refused(tmp_path: Path, targets: str, loss: str, reason: str) -> None:
+    write(tmp_path, X, TARGETS[targets])
+    with pytest.raises(ConfigError, match=reason):
+        built(tmp_path, loss)
+
+
+def test_two_classes_can_be_labels(tmp_path: Path) -> None:
+    write(tmp_path, X, np.arange(N + N_TEST) % 2)
+    assert len(built(tmp_path, "binary-cross-entropy").setup.model.initial) == 3 + 1
+
+
+def test_a_run_normalises_as_its_settings_say_and_says_how(tmp_path: Path) -> None:
+    tokens = RNG.integers(0, 30, (N + N_TEST, 6))
+    write(tmp_path, tokens, TARGETS["classes"])
+    for how in ("auto", "feature"):
+        experiment = built(tmp_path, normalise=how)
+        (own,) = experiment.normalisation
+        assert np.array_equal(own.apply(tokens[:N]), experiment.setup.pool.train.x)
+        assert own.mean is not None
+        np.testing.assert_allclose(own.mean, tokens[:N].mean(axis=0))
+    with pytest.raises(ConfigError, match="normalise must be one of 'auto', 'none', 'feature', 'channel', got 'all'"):
+        built(tmp_path, normalise="all")
+
+
+def test_the_default_of_a_later_setting_is_not_part_of_a_run() -> None:
+    plain = only(table())
+    assert only(table(data={"normalise": "auto"})).hash == plain.hash
+    assert only(table(data={"normalise": "none"})).hash != plain.hash
