@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl import PACFL, Algorithm, BySet, FedAvg, LocalTraining, Schedule, digits, federate, partition
+from pacfl import PACFL, Aggregation, Algorithm, BySet, FedAvg, LocalTraining, Schedule, digits, federate, partition
 from pacfl.data import Dataset, Partition
-from pacfl.federation.averaging import Aggregation
+from pacfl.federation.aggregation import Rule
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.client_context import ClientContext, Samples
 from pacfl.learning.model import Model, Vector
@@ -25,7 +25,7 @@ Profiles = dict[ClientId, Message]
 
 DOMAINS, PER_DOMAIN, SIZE = 4, 10, 140
 SHARES = (0.1, 0.3)
-AGGREGATIONS: tuple[Aggregation, ...] = ("mean", "norm-clipping", "trimmed-mean", "median")
+RULES: tuple[Rule, ...] = ("mean", "norm-clipping", "trimmed-mean", "median")
 LEARNING = LocalTraining(epochs=2, lr=0.1)
 THRESHOLD = 5.5  # degrees: below the angles between domains, above those within one
 
@@ -178,18 +178,18 @@ def accuracy(algorithm: Algorithm, hostile: frozenset[int], seed: int) -> float:
 
 def of_updates(seeds: int) -> Iterator[str]:
     """Accuracy of honest clients under poisoned updates."""
-    yield "| method | hostile | attack | " + " | ".join(AGGREGATIONS) + " |"
-    yield "|---|---|---|" + "---|" * len(AGGREGATIONS)
+    yield "| method | hostile | attack | " + " | ".join(RULES) + " |"
+    yield "|---|---|---|" + "---|" * len(RULES)
     cases = [(0.0, None), *product(SHARES, UPDATES)]
-    methods: dict[str, Callable[[Aggregation], Algorithm]] = {
-        "FedAvg": lambda word: FedAvg(aggregation=word),
-        "PACFL": lambda word: PACFL(clusters=DOMAINS, aggregation=word),
+    methods: dict[str, Callable[[Rule], Algorithm]] = {
+        "FedAvg": lambda rule: FedAvg(aggregation=Aggregation(rule)),
+        "PACFL": lambda rule: PACFL(clusters=DOMAINS, aggregation=Aggregation(rule)),
     }
     for (name, method), (share, attack) in product(methods.items(), cases):
         hostile = infiltrators(share)
         cells = [
-            np.mean([accuracy(Infiltrated(method(word), hostile, attack), hostile, seed) for seed in range(seeds)])
-            for word in AGGREGATIONS
+            np.mean([accuracy(Infiltrated(method(rule), hostile, attack), hostile, seed) for seed in range(seeds)])
+            for rule in RULES
         ]
         numbers = " | ".join(f"{100 * cell:.1f}" for cell in cells)
         yield f"| {name} | {share:.0%} | {attack or 'none'} | {numbers} |"
@@ -267,13 +267,13 @@ class _OneWeight:
 
 def of_copies(seeds: int) -> Iterator[str]:
     """Accuracy of honest clients when hostile ones copy signatures of another domain and train there."""
-    yield "| hostile | their updates | " + " | ".join(AGGREGATIONS) + " |"
-    yield "|---|---|" + "---|" * len(AGGREGATIONS)
+    yield "| hostile | their updates | " + " | ".join(RULES) + " |"
+    yield "|---|---|" + "---|" * len(RULES)
     for share, update in product(SHARES, (None, "sign flip, tenfold")):
         hostile = infiltrators(share)
         cells = []
-        for aggregation in AGGREGATIONS:
-            algorithm = Infiltrated(PACFL(clusters=DOMAINS, aggregation=aggregation), hostile, update, "copying")
+        for rule in RULES:
+            algorithm = Infiltrated(PACFL(clusters=DOMAINS, aggregation=Aggregation(rule)), hostile, update, "copying")
             cells.append(np.mean([accuracy(algorithm, hostile, seed) for seed in range(seeds)]))
         yield (
             f"| {share:.0%} | {update or 'honest, of their own domain'} | "

@@ -75,7 +75,7 @@ def trained(name: str, seed: int, epsilons: Sequence[float | None]) -> Iterator[
     split = partition(dataset, BySet((10, 10, 10, 10), 140), 40, np.random.default_rng(seed))
     learning, schedule = LocalTraining(epochs=2, lr=0.1), Schedule(rounds=15, participation=0.25)
     for epsilon in epsilons:
-        pacfl = PACFL(signature_epsilon=epsilon, private_noise="seeded")
+        pacfl = PACFL(signature_epsilon=epsilon, signature_noise="seeded")
         *_, result = federate(dataset, split, lambda: mlp((1, 8, 8), 10, 32), pacfl, learning, schedule, seed=seed)
         accuracy = result["accuracy"]["received"]["mean"]
         yield Outcome(name, epsilon, result["clusters"], result["ari"], accuracy)

@@ -55,13 +55,11 @@ first-split = 1
 
 [[algorithm]]
 name = "fedavg"
-aggregation = ["uniform", "median", "trimmed-mean", "norm-clipping"]
+aggregation = { rule = ["uniform", "median", "trimmed-mean", "norm-clipping"] }
 
 [[algorithm]]
 name = ["fedavg", "pacfl"]
-clip-norm = 0.5
-noise-multiplier = 0.1
-private-noise = "seeded"
+aggregation = { clip-norm = 0.5, noise-multiplier = 0.1, noise = "seeded" }
 
 [[algorithm]]
 name = "pacfl"
@@ -80,7 +78,7 @@ per-class = true
 [[algorithm]]
 name = "pacfl"
 signature-epsilon = 50.0
-private-noise = "seeded"
+signature-noise = "seeded"
 """
 ENGINES: Final = ("eager", "native")
 COMPARED: Final = (

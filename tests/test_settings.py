@@ -102,8 +102,12 @@ def test_a_setting_under_its_old_name_is_refused_with_the_new_one(section: str, 
     ("name", "old", "new"),
     [
         ("ifca", "k", "clusters"),
-        ("fedavg", "update-clip", "clip-norm"),
-        ("pacfl", "update_noise", "noise-multiplier"),
+        ("fedavg", "update-clip", "aggregation.clip-norm"),
+        ("fedavg", "clip-norm", "aggregation.clip-norm"),
+        ("fedavg", "private-noise", "aggregation.noise"),
+        ("pacfl", "update_noise", "aggregation.noise-multiplier"),
+        ("pacfl", "noise-multiplier", "aggregation.noise-multiplier"),
+        ("pacfl", "private-noise", "signature-noise' or 'aggregation.noise"),
     ],
 )
 def test_a_hyper_parameter_under_its_old_name_is_refused_with_the_new_one(name: str, old: str, new: str) -> None:

@@ -18,6 +18,7 @@ _PARTS: Final = {
         "partition",
     ),
     "pacfl.learning.settings": ("LocalTraining",),
+    "pacfl.federation.aggregation": ("Aggregation",),
     "pacfl.federation.algorithm": ("Algorithm",),
     "pacfl.federation.schedule": ("Schedule",),
     "pacfl.algorithms": (

@@ -22,6 +22,7 @@ from pacfl.data import mixture as mixture
 from pacfl.data import partition as partition
 from pacfl.experiment.api import federate as federate
 from pacfl.experiment.api import from_clients as from_clients
+from pacfl.federation.aggregation import Aggregation as Aggregation
 from pacfl.federation.algorithm import Algorithm as Algorithm
 from pacfl.federation.schedule import Schedule as Schedule
 from pacfl.learning.settings import LocalTraining as LocalTraining

@@ -45,12 +45,18 @@ ShareBelowOne = Annotated[float, Within(0, 1, below=True)]
 _WORDS: Final = {int: "an integer", float: "a number", bool: "true or false", str: "a string", NoneType: "left out"}
 
 # Settings that have another name now, by section.
+_UPDATES: Final = {
+    "update_clip": "aggregation.clip-norm",
+    "update_noise": "aggregation.noise-multiplier",
+    "clip_norm": "aggregation.clip-norm",
+    "noise_multiplier": "aggregation.noise-multiplier",
+}
 RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
     "learning": {"batch": "batch-size"},
     "schedule": {"sample": "participation", "loss": "client-dropout"},
     "ifca": {"k": "clusters"},
-    "fedavg": {"update_clip": "clip-norm", "update_noise": "noise-multiplier"},
-    "pacfl": {"update_clip": "clip-norm", "update_noise": "noise-multiplier"},
+    "fedavg": {**_UPDATES, "private_noise": "aggregation.noise"},
+    "pacfl": {**_UPDATES, "private_noise": "signature-noise' or 'aggregation.noise"},
 }
 
 
@@ -99,9 +105,10 @@ def build(kind: type[Settings], table: object, section: str, where: str = "") ->
     for key, value in table.items():
         name = key.replace("-", "_")
         if name in RENAMED.get(section, {}):
-            raise ConfigError(f"{where} has no setting {key!r}: it is called {RENAMED[section][name]!r} now")
+            raise ConfigError(f"{where} has no setting {key!r}: it is called '{RENAMED[section][name]}' now")
         if name not in known:
-            raise ConfigError(f"{where} has no setting {key!r}{suggestion(key, hyphened(known))}")
+            single = [n for n in known if not is_dataclass(hints[n])]  # others are sections of their own
+            raise ConfigError(f"{where} has no setting {key!r}{suggestion(key, hyphened(single))}")
         if name in values:
             raise ConfigError(f"{where} has {key!r} twice: with hyphens and with underscores; leave out one")
         values[name] = convert(value, hints[name], f"{section}.{key}")
@@ -199,4 +206,5 @@ def _expected(hint: Any) -> str:
         return f"a list, {_expected(parts[0])} each"
     if origin is Mapping:
         return f"a table, {_expected(parts[1])} each"
-    return _WORDS.get(hint, f"a {(origin or hint).__name__}")
+    name = (origin or hint).__name__
+    return _WORDS.get(hint, f"{'an' if name[0] in 'AEIOU' else 'a'} {name}")

@@ -94,6 +94,8 @@ class Watched:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._algorithm, name)
+        if not callable(method):
+            return method  # type: ignore[no-any-return]  # a setting
 
         def watched(*arguments: Any) -> Any:
             for array in arrays_in(arguments):
@@ -131,7 +133,7 @@ def test_no_method_changes_its_arguments(name: str) -> None:
     ]
     with local(watched, own, pool(), LEARNING, SEED) as backend:
         run = list(rounds(watched, backend, watched.init_server(own), plan))
-    assert watched.seen == {
+    assert watched.seen - {"check_training"} == {
         "init_server", "admit", "download", "aggregate", "init_client", "profile", "train", "receive", "personalise",
     }  # fmt: skip
     assert_well(run)

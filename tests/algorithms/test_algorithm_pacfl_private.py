@@ -13,7 +13,7 @@ CLIENTS = pool(("upright", "negative"), (300, 310, 320, 330))
 
 
 def test_private_signatures_find_the_domains_by_themselves() -> None:
-    algorithm = PACFL(signature_epsilon=4.0, private_noise="seeded")
+    algorithm = PACFL(signature_epsilon=4.0, signature_noise="seeded")
     clients = side(algorithm, CLIENTS)
     state = algorithm.admit(algorithm.init_server(model()), {c: clients.profile(0, c) for c in range(8)})
     assert adjusted_rand_index([state.cluster_of[c] for c in range(8)], np.repeat([0, 1], 4)) == 1.0
@@ -30,7 +30,7 @@ def test_the_profile_is_the_private_signature() -> None:
 
 
 def test_seeded_noise_is_the_client_s_own_and_comes_again_whatever_the_round() -> None:
-    clients = side(PACFL(signature_epsilon=1.0, private_noise="seeded"), CLIENTS)
+    clients = side(PACFL(signature_epsilon=1.0, signature_noise="seeded"), CLIENTS)
     assert same(clients.profile(0, 1), clients.profile(5, 1))
     assert not same(clients.profile(0, 1), clients.profile(0, 2))
 
@@ -47,7 +47,7 @@ def test_secret_noise_never_comes_again() -> None:
         ({"signature-epsilon": -1}, "signature_epsilon"),
         ({"signature-epsilon": 1.0, "signature-delta": 0.0}, "delta"),
         ({"signature-epsilon": 1.0, "per-class": True}, "per class"),
-        ({"signature-epsilon": 1.0, "private-noise": "none"}, "private_noise"),
+        ({"signature-epsilon": 1.0, "signature-noise": "none"}, "signature_noise"),
     ],
 )
 def test_what_is_no_guarantee_is_refused(settings: dict[str, object], word: str) -> None:

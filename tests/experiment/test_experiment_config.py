@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from pacfl.errors import ConfigError
-from pacfl.experiment.config import Data, Net, expand, read
+from pacfl.experiment.config import Data, Net, expand, from_content, read
+from pacfl.federation.aggregation import Aggregation
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import LocalTraining
 from tests.experiment.tables import Table, only, table
@@ -311,3 +312,54 @@ EXPERIMENTS = [
 def test_every_experiment_that_lies_beside_the_tests_can_be_read(path: Path) -> None:
     runs = read(path)
     assert len(runs) == len({run.hash for run in runs}) > 0
+
+
+# Aggregation
+
+
+def test_an_entry_overrides_the_aggregation_and_lists_are_sweeps() -> None:
+    runs = expand(
+        table(
+            aggregation={"rule": "median", "clip-norm": 2.0},
+            algorithm=[{"name": "fedavg"}, {"name": "pacfl", "aggregation": {"rule": ["uniform", "mean"]}}],
+        )
+    )
+    assert [run.aggregation for run in runs] == [
+        Aggregation("median", clip_norm=2.0),
+        Aggregation("uniform", clip_norm=2.0),
+        Aggregation("mean", clip_norm=2.0),
+    ]
+    assert [run.build_algorithm().aggregation for run in runs] == [run.aggregation for run in runs]
+    assert [run.label() for run in runs] == [
+        "fedavg(rule=median, clip_norm=2.0)",
+        "pacfl(rule=uniform, clip_norm=2.0)",
+        "pacfl(clip_norm=2.0)",
+    ]
+
+
+def test_the_default_aggregation_is_no_part_of_the_content() -> None:
+    plain = only(table())
+    assert "aggregation" not in plain.content()
+    assert only(table(aggregation={"rule": "mean", "noise-multiplier": 0.0})).hash == plain.hash
+    median = only(table(aggregation={"rule": "median"}))
+    assert median.content()["aggregation"] == {"rule": "median"}
+    assert from_content(median.content()) == median
+    assert from_content(plain.content()) == plain
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"algorithm": {"name": "fedavg", "aggregation": "median"}}, r"\[aggregation\] must be a table such as { rule"),
+        ({"algorithm": {"name": "fedavg", "clip-norm": 1.0}}, r"'clip.norm': it is called 'aggregation.clip-norm' now"),
+        ({"aggregation": {"rle": "median"}}, "did you mean 'rule'"),
+        ({"aggregation": {"rule": "krum"}}, "rule must be one of 'mean'"),
+        ({"aggregation": {"noise-multiplier": 1.0}}, "noise hides nothing without clip-norm"),
+        ({"aggregation": {"rule": "median"}, "algorithm": {"name": "solo"}}, "solo sends nothing"),
+        ({"aggregation": {"clip-norm": 1.0}, "algorithm": {"name": "ifca"}}, "IFCA cannot hide updates"),
+    ],
+    ids=str,
+)
+def test_an_aggregation_that_cannot_be_is_refused(given: Table, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        expand(table(**given))

@@ -45,7 +45,7 @@ class Damped(Algorithm):
     def aggregate(self, state, uploads):
         if not uploads:
             return state
-        moved = np.float32(self.eta) * (cluster_mean(state, uploads).models - state.models)
+        moved = np.float32(self.eta) * (cluster_mean(state, uploads, self.aggregation).models - state.models)
         return replace(state, models=state.models + moved, rounds=state.rounds + 1)
 
 

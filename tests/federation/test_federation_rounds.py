@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from pacfl.algorithms import FedAvg
+from pacfl.federation.aggregation import Aggregation
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, mean, shares
 from pacfl.federation.local import LocalClients
 from pacfl.federation.message import ClientId, Message, nbytes
@@ -159,11 +160,11 @@ def test_the_mean_weighs_by_size() -> None:
     """Sizes 1 and 3: shares 1/4 and 3/4; 1/4 · (4, 0) + 3/4 · (0, 8) = (1, 6)."""
     uploads = [upload(0, 1, 4, 0), upload(1, 3, 0, 8)]
     assert shares(uploads).tolist() == [0.25, 0.75]
-    assert mean(uploads, "w").tolist() == [1, 6]
+    assert mean(uploads, "w", Aggregation()).tolist() == [1, 6]
 
 
 def test_clusters_do_not_mix_and_silent_ones_keep_their_model() -> None:
     state = State(np.array([[1, 1], [2, 2], [3, 3]], dtype=np.float32), {5: 0, 6: 2, 7: 2, 8: 1})
-    after = cluster_mean(state, [upload(7, 1, 8, 4), upload(5, 9, 0, 7), upload(6, 1, 4, 0)])
+    after = cluster_mean(state, [upload(7, 1, 8, 4), upload(5, 9, 0, 7), upload(6, 1, 4, 0)], Aggregation())
     assert after.models.tolist() == [[0, 7], [2, 2], [6, 2]]
     assert after.cluster_of == state.cluster_of

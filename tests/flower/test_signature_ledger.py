@@ -13,7 +13,7 @@ from pacfl.algorithms import build
 from pacfl.errors import BudgetError, ConfigError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
-from pacfl.federation.private import Promise, promised
+from pacfl.federation.private import Promise
 from pacfl.flower import wire
 from pacfl.flower.client_handlers import LEDGER, handle
 from pacfl.flower.message_types import SIGNATURE
@@ -106,7 +106,7 @@ def test_a_budget_that_is_no_number_is_refused(tmp_path: Path, value: object) ->
         requested(build(**PRIVATE), tmp_path, most_epsilon=value)
 
 
-@pytest.mark.parametrize("public", [{"name": "pacfl"}, {**PRIVATE, "private_noise": "seeded"}])
+@pytest.mark.parametrize("public", [{"name": "pacfl"}, {**PRIVATE, "signature_noise": "seeded"}])
 @pytest.mark.parametrize("limit", ["most_epsilon", "most_delta"])
 def test_a_site_with_a_budget_releases_private_signatures_only(
     tmp_path: Path, public: dict[str, object], limit: str
@@ -126,9 +126,9 @@ def test_the_ledger_is_readable_by_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_only_secret_noise_is_a_promise() -> None:
-    assert promised(build(**PRIVATE)) is not None
-    for algorithm in (build("pacfl"), build("fedavg"), build(**PRIVATE, private_noise="seeded")):
-        assert promised(algorithm) is None
+    assert build(**PRIVATE).promise() is not None
+    for algorithm in (build("pacfl"), build("fedavg"), build(**PRIVATE, signature_noise="seeded")):
+        assert algorithm.promise() is None
 
 
 def test_a_signature_does_not_reveal_the_number_of_samples(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class CFL(Algorithm):
             return state
         fresh = {u.client: (u.size, u.content["w"] - state.models[state.cluster_of[u.client]]) for u in uploads}
         state = replace(state, updates={**state.updates, **fresh}, rounds=state.rounds + 1, update_norms=())
-        state = cluster_mean(state, uploads)
+        state = cluster_mean(state, uploads, self.aggregation)
         for k in range(len(state.models)):
             state = self._split(state, k)
         return state

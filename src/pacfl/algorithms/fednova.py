@@ -17,6 +17,8 @@ class FedNova(Algorithm):
     d_i = (w0 - w_i) / a_i with the effective steps a_i, and w = w0 - (Σ p_i a_i) (Σ p_i d_i) with the shares p_i.
     """
 
+    public_uploads = ("steps",)  # they follow from the number of samples
+
     def check_training(self, learning: LocalTraining) -> None:
         require_sgd(self, learning)
 
@@ -26,8 +28,11 @@ class FedNova(Algorithm):
         # One step or more is an a of at least 1; none has no direction
         return {"direction": (down["w"] - w) / np.float32(max(a, 1)), "steps": np.array([a])}, memory
 
+    def upload_start(self, down: Message) -> Message:  # noqa: ARG002 - a direction is a change already
+        return {}
+
     def aggregate(self, state: State, uploads: Sequence[Upload]) -> State:
         if not uploads:
             return state
-        move = mean(uploads, "steps") * mean(uploads, "direction")
+        move = mean(uploads, "steps", self.aggregation) * mean(uploads, "direction", self.aggregation)
         return replace(state, models=(state.models - move).astype(np.float32))

@@ -5,6 +5,7 @@ from zlib import crc32
 
 import numpy as np
 
+from pacfl.errors import ConfigError
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.client_context import ClientContext
@@ -23,6 +24,11 @@ class IFCA(Algorithm):
 
     clusters: PositiveInt = 2
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.aggregation.clip_norm is not None:
+            raise ConfigError("IFCA cannot hide updates: the choice of a model reveals its client; leave out clip-norm")
+
     def init_server(self, model: Model) -> State:
         # Addressed by the first model, so that another run has others, and none is drawn as the first was
         address = crc32(model.initial.tobytes())
@@ -39,7 +45,9 @@ class IFCA(Algorithm):
 
     def aggregate(self, state: State, uploads: Sequence[Upload]) -> State:
         chosen = {u.client: int(u.content["choice"][0]) for u in uploads}
-        return cluster_mean(replace(state, cluster_of={**state.cluster_of, **chosen}), uploads) if uploads else state
+        if not uploads:
+            return state
+        return cluster_mean(replace(state, cluster_of={**state.cluster_of, **chosen}), uploads, self.aggregation)
 
     def receive(self, context: ClientContext, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
         w: Vector = down["models"][_best(context, down)]

@@ -5,10 +5,11 @@ from typing import Literal, final
 import numpy as np
 
 from pacfl.errors import ConfigError
-from pacfl.federation.averaging import Averaging
+from pacfl.federation.aggregation import Randomness
+from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.membership import Floats, PACFLState, admitted, without
 from pacfl.federation.message import ClientId, Message
-from pacfl.federation.private import private_profile
+from pacfl.federation.private import Promise, private_profile
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model
 from pacfl.privacy import gaussian_sigma
@@ -18,7 +19,7 @@ from pacfl.subspace import Clustering, Linkage, Measure, cluster, proximity, sig
 
 @final
 @dataclass(frozen=True)
-class PACFL(Averaging):
+class PACFL(Algorithm):
     """The paper's Algorithm 1: signatures once, clusters of them, federated averaging in each.
 
     Newcomers (Algorithm 2) join in the same way; no other client changes its cluster because of them.
@@ -32,6 +33,7 @@ class PACFL(Averaging):
     per_class: bool = False
     signature_epsilon: NonNegative | None = None  # differential privacy of each sample in the signature
     signature_delta: Share = 1e-5
+    signature_noise: Randomness = "secret"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,6 +45,8 @@ class PACFL(Averaging):
                 raise ConfigError(
                     "PACFL cannot hide samples in signatures per class; leave out signature-epsilon or per-class"
                 )
+        elif self.signature_noise != "secret":
+            raise ConfigError("PACFL.signature_noise without signature_epsilon: signatures have no noise; give both")
 
     def init_server(self, model: Model) -> PACFLState:
         return PACFLState(np.empty((0, len(model.initial)), dtype=np.float32), initial=model.initial)
@@ -50,7 +54,7 @@ class PACFL(Averaging):
     def profile(self, context: ClientContext) -> Message:
         if self.signature_epsilon is not None:
             private = private_profile(
-                context, self.rank, self.signature_epsilon, self.signature_delta, self.private_noise
+                context, self.rank, self.signature_epsilon, self.signature_delta, self.signature_noise
             )
             basis, angles = private.basis, private.split_half_angles[self.measure]
         else:
@@ -58,6 +62,11 @@ class PACFL(Averaging):
             basis = signature(context.raw, self.rank, labels)
             angles = split_half_angles(context.raw, self.rank, labels, [self.measure])[self.measure]
         return {"basis": basis.astype(np.float32), "split_half_angles": angles.astype(np.float32)}
+
+    def promise(self) -> Promise | None:
+        if self.signature_epsilon is None or self.signature_noise != "secret":
+            return None
+        return Promise(float(self.signature_epsilon), float(self.signature_delta), (self.rank, self.measure))
 
     def admit(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> PACFLState:
         return admitted(state, profiles, self._cluster)

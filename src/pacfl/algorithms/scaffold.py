@@ -4,7 +4,7 @@ from typing import final
 
 import numpy as np
 
-from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, effective_steps, require_sgd
+from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, effective_steps, mean, require_sgd
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.client_context import ClientContext, LocalTraining
 from pacfl.learning.model import Model, Vector
@@ -57,5 +57,8 @@ class Scaffold(Algorithm):
     def aggregate(self, state: ScaffoldState, uploads: Sequence[Upload]) -> ScaffoldState:
         if not uploads:
             return state
-        dc = np.stack([u.content["dc"] for u in uploads]).sum(axis=0) / state.n_clients
-        return replace(cluster_mean(state, uploads), control=(state.control + dc).astype(np.float32))
+        if self.aggregation.rule in ("mean", "uniform"):
+            dc = np.stack([u.content["dc"] for u in uploads]).sum(axis=0) / state.n_clients
+        else:
+            dc = mean(uploads, "dc", self.aggregation) * (len(uploads) / state.n_clients)
+        return replace(cluster_mean(state, uploads, self.aggregation), control=(state.control + dc).astype(np.float32))

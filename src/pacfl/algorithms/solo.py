@@ -4,6 +4,8 @@ from typing import final
 
 import numpy as np
 
+from pacfl.errors import ConfigError
+from pacfl.federation.aggregation import Aggregation
 from pacfl.federation.algorithm import Algorithm, State, Upload
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.client_context import ClientContext
@@ -14,6 +16,11 @@ from pacfl.learning.model import Model, Vector
 @dataclass(frozen=True)
 class LocalOnly(Algorithm):
     """Local training only: nothing is sent."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.aggregation != Aggregation():
+            raise ConfigError("solo sends nothing that could be aggregated; leave out aggregation for it")
 
     def init_server(self, model: Model) -> State:
         return State(np.empty((0, len(model.initial)), dtype=np.float32))  # no model is shared

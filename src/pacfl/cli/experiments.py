@@ -103,7 +103,7 @@ def list_runs(runs: Runs = Path("runs"), as_json: AsJson = False) -> None:
         rows.append(
             {
                 "hash": folder.path.name,
-                "algorithm": label(content["algorithm"]),
+                "algorithm": label(content["algorithm"], content.get("aggregation", {})),
                 "data": content["data"]["name"],
                 "clients": content["data"]["clients"],
                 "seed": content["seed"],

@@ -17,6 +17,8 @@ from pacfl.data.partition import SCHEMES
 from pacfl.errors import ConfigError
 from pacfl.experiment.store import FORMAT
 from pacfl.experiment.summary import check_targets, label
+from pacfl.federation.aggregation import Aggregation
+from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import LocalTraining
 from pacfl.learning.engines import ENGINES
@@ -27,7 +29,9 @@ from pacfl.learning.nets import NETS, architecture
 from pacfl.learning.settings import LOSS_NAMES, OPTIMISER_NAMES
 from pacfl.settings import NonNegativeInt, Positive, PositiveInt, ShareBelowOne, build, check, later, suggestion
 
-KEYS: Final = ("seeds", "engine", "device", "data", "model", "learning", "schedule", "algorithm", "evaluation", "item")
+OVERRIDABLE: Final = ("learning", "aggregation")  # by an entry of [[algorithm]]
+SECTIONS: Final = ("data", "model", "learning", "schedule", "aggregation")
+KEYS: Final = ("seeds", "engine", "device", *SECTIONS, "algorithm", "evaluation", "item")
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class Run:
     device: str = "cpu"  # where clients train; another one rounds differently, so it is part of the run
     engine: str = "auto"  # and so does this
     metrics: tuple[str, ...] = later(())  # beside the primary one, sorted
+    aggregation: Aggregation = later(Aggregation())
 
     def content(self) -> dict[str, Any]:
         """Everything that decides the result, as plain values."""
@@ -100,16 +105,26 @@ class Run:
 
     def label(self) -> str:
         """The algorithm in a few characters, with the settings that were given."""
-        return label(self.algorithm)
+        return label(self.algorithm, settings.content(self.aggregation))
+
+    def build_algorithm(self) -> Algorithm:
+        """The algorithm, with its settings and those of the aggregation."""
+        return algorithms.build(**self.algorithm, aggregation=self.aggregation)
 
 
 def from_content(content: Mapping[str, Any]) -> Run:
-    """The run of a stored content."""
+    """The run of a stored content; plug-ins are also looked for in the current folder."""
+    plugins.search_in(Path.cwd())
     try:
         evaluated = Evaluation(metrics=tuple(content.get("metrics", ())))
-        return _run(content, content["seed"], content["device"], content["engine"], evaluated)
+        run = _run(content, content["seed"], content["device"], content["engine"], evaluated)
     except LookupError as error:
         raise ConfigError(f"the settings of the run lack {error}") from None
+    code = run.content().get("plugins", {})
+    for package, digest in content.get("plugins", {}).items():
+        if code.get(package) != digest:
+            raise ConfigError(f"{package} is not as it was when the run was stored; restore its code, or run it again")
+    return run
 
 
 def read(path: Path, overrides: tuple[str, ...] = ()) -> list[Run]:
@@ -166,16 +181,17 @@ def expand(table: Mapping[str, Any]) -> list[Run]:
 
 
 def _sections(table: Mapping[str, Any], entry: Any) -> dict[str, Any]:
-    """The settings of one entry of [[algorithm]], which may override [learning]."""
+    """The settings of one entry of [[algorithm]], which may override [learning] and [aggregation]."""
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str | list):
         raise ConfigError(f"every [[algorithm]] needs a name, got {entry!r}")
-    sections = {name: table.get(name, {}) for name in ("data", "model", "learning", "schedule")}
-    own = entry.get("learning", {})
-    for name, value in (*sections.items(), ("learning", own)):
+    sections = {name: table.get(name, {}) for name in SECTIONS}
+    own = {name: entry.get(name, {}) for name in OVERRIDABLE}
+    for name, value in (*sections.items(), *own.items()):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"[{name}] must be a table, got {value!r}")
-    sections["learning"] = {**_snaked(sections["learning"]), **_snaked(own)}
-    return {**sections, "algorithm": {key: value for key, value in entry.items() if key != "learning"}}
+            example = ' such as { rule = "median" }' if name == "aggregation" else ""
+            raise ConfigError(f"[{name}] must be a table{example}, got {value!r}")
+    merged = {name: {**_snaked(sections[name]), **_snaked(value)} for name, value in own.items()}
+    return {**sections, **merged, "algorithm": {key: value for key, value in entry.items() if key not in OVERRIDABLE}}
 
 
 def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str, engine: str, evaluated: Evaluation) -> Run:
@@ -183,8 +199,9 @@ def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str, engi
         raise ConfigError(f"seeds must be integers from 0, got {seed!r}")
     algorithm = _snaked(sections["algorithm"])
     learning = build(LocalTraining, sections["learning"], "learning")
+    aggregation = build(Aggregation, sections.get("aggregation", {}), "aggregation")
     try:
-        algorithms.build(**algorithm).check_training(learning)
+        algorithms.build(**algorithm, aggregation=aggregation).check_training(learning)
     except ConfigError as error:
         raise ConfigError(f"[[algorithm]] {error}") from None
     return Run(
@@ -197,6 +214,7 @@ def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str, engi
         device,
         engine,
         _metrics(evaluated, learning),
+        aggregation=aggregation,
     )
 
 

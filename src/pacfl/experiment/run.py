@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from torch import nn
 
-from pacfl import algorithms
 from pacfl.data import (
     Dataset,
     Normalise,
@@ -97,15 +96,13 @@ def load_models(folder: RunFolder, data: Path | None = None) -> tuple[Experiment
 def build(run: Run, data: Path | None = None) -> Experiment:
     """Everything that a run describes, its data read from files."""
     dataset, divided = divide(run, data)
-
     net = architecture(run.model.name, run.model.options)
     n_outputs = find_loss(run.learning.loss).n_outputs(dataset.y_train.shape[1:], dataset.n_classes)
-    algorithm = algorithms.build(**run.algorithm)
     return assemble(
         dataset,
         divided,
         lambda shape: net(shape, n_outputs),
-        algorithm,
+        run.build_algorithm(),
         run.learning,
         run.schedule,
         run.seed,

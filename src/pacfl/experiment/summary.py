@@ -1,6 +1,7 @@
 """Scores of many clients -> the few numbers that are reported, the protocol always named."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ Worst = Literal["lowest", "highest"]
 
 ACCURACY: Final = "accuracy"
 CLASSIFICATION: Final = Metrics()
+NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 NO_CLUSTERS: Final[Mapping[str, Any]] = {"clusters": None, "sizes": [], "ari": None}  # of clients that share no model
 
 
@@ -118,13 +120,14 @@ def _scores(record: Mapping[str, Any]) -> dict[str, Any]:
     return {**named, metric_of(record): scores(record), "loss": record.get("loss", {}), **others}
 
 
-def label(algorithm: Mapping[str, Any]) -> str:
-    """An algorithm in a few characters, with the settings that were given.
+def label(algorithm: Mapping[str, Any], aggregation: Mapping[str, Any] = NONE) -> str:
+    """An algorithm in a few characters, with the settings that were given, and an aggregation that is not the default.
 
-    >>> label({"name": "pacfl", "rank": 2})
-    'pacfl(rank=2)'
+    >>> label({"name": "pacfl", "rank": 2}, {"rule": "median"})
+    'pacfl(rank=2, rule=median)'
     """
-    given = ", ".join(f"{k}={v}" for k, v in algorithm.items() if k != "name")
+    settings = {**{key: value for key, value in algorithm.items() if key != "name"}, **aggregation}
+    given = ", ".join(f"{key}={value}" for key, value in settings.items())
     return f"{algorithm['name']}({given})" if given else str(algorithm["name"])
 
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.errors import ConfigError
+from pacfl.federation.aggregation import Aggregation, Start, centre
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.private import Promise
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.settings import LocalTraining
@@ -37,7 +39,14 @@ class Upload:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """FedAvg inside each cluster. Fields of subclasses are their hyper-parameters, and annotated with their bounds."""
+    """FedAvg inside each cluster. Fields of subclasses are their hyper-parameters, and annotated with their bounds.
+
+    aggregation: how uploads are averaged. Whoever averages otherwise than by `cluster_mean` or `mean` refuses others.
+    """
+
+    aggregation: Aggregation = field(default=Aggregation(), kw_only=True)
+
+    public_uploads: ClassVar[tuple[str, ...]] = ()  # uploaded arrays that reveal at most the number of samples
 
     def __post_init__(self) -> None:
         check(self)
@@ -67,7 +76,7 @@ class Algorithm:
 
     def aggregate(self, state: Any, uploads: Sequence[Upload]) -> Any:
         """Take the uploads of a round into account; there may be none."""
-        return cluster_mean(state, uploads)
+        return cluster_mean(state, uploads, self.aggregation)
 
     # The client: pure functions, memory included
 
@@ -79,10 +88,18 @@ class Algorithm:
         """What a client reports about its data when it joins."""
         return {}
 
+    def promise(self) -> Promise | None:
+        """The privacy guarantee of every sample in a profile; None if there is none."""
+        return None
+
     def train(self, context: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:
         """One round at the client: the upload, and the memory after it."""
         w, _ = context.sgd(down["w"])
         return {"w": w}, memory
+
+    def upload_start(self, down: Message) -> Message:
+        """What uploaded arrays started from, where updates are clipped; those that are left out started from 0."""
+        return {"w": down["w"]}
 
     def receive(self, context: ClientContext, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
         """The model as sent down."""
@@ -94,13 +111,13 @@ class Algorithm:
         return w
 
 
-def cluster_mean(state: S, uploads: Sequence[Upload]) -> S:
-    """Each cluster's model becomes the mean of its members' uploads by size; without uploads it stays."""
+def cluster_mean(state: S, uploads: Sequence[Upload], aggregation: Aggregation) -> S:
+    """Each cluster's model becomes the mean of its members' uploads, by the rule; without uploads it stays."""
     models = state.models.copy()
     for k in range(len(models)):
         members = [u for u in uploads if state.cluster_of[u.client] == k]
         if members:
-            models[k] = mean(members, "w")
+            models[k] = mean(members, "w", aggregation, state.models[k])
     return replace(state, models=models) if uploads else state
 
 
@@ -111,10 +128,10 @@ def shares(uploads: Sequence[Upload]) -> NDArray[np.float64]:
     return weights
 
 
-def mean(uploads: Sequence[Upload], key: str) -> NDArray[np.float64]:
-    """Mean of an uploaded array by size, in float64."""
-    total: NDArray[np.float64] = shares(uploads) @ np.stack([u.content[key] for u in uploads]).astype(np.float64)
-    return total
+def mean(uploads: Sequence[Upload], key: str, aggregation: Aggregation, start: Start = 0.0) -> NDArray[np.float64]:
+    """Mean of an uploaded array by size, in float64, or what another rule makes of it; start: before the training."""
+    arrays = np.stack([u.content[key] for u in uploads]).astype(np.float64)
+    return centre(arrays, shares(uploads), start, aggregation.rule)
 
 
 def require_sgd(algorithm: Algorithm, learning: LocalTraining) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pacfl.errors import DivergedError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.private import private_upload
 from pacfl.federation.rounds import Score
 from pacfl.learning.client_context import ClientContext, Engine, LocalTraining, Samples, SampleSubset
 from pacfl.learning.eager import Eager
@@ -93,7 +94,12 @@ class ClientSide:
     def train(self, t: int, client: ClientId, down: Message, memory: Message) -> tuple[Message, Message, Vector | None]:
         """Upload, memory, and the weights that the client trained."""
         recorder = Recorder(self._trainer)
-        up, memory = self.algorithm.train(self._context(t, client, recorder), down, memory)
+        context = self._context(t, client, recorder)
+        up, memory = self.algorithm.train(context, down, memory)
+        aggregation = self.algorithm.aggregation
+        if aggregation.clip_norm is not None:
+            start, public = self.algorithm.upload_start(down), self.algorithm.public_uploads
+            up = private_upload(context, up, start, public, aggregation)
         return up, memory, recorder.last
 
     def received(self, t: int, client: ClientId, down: Message, memory: Message) -> Vector:

@@ -1,19 +1,17 @@
 """What a client sends that hides its samples, or its update."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from pacfl.federation.algorithm import Algorithm
+from pacfl.errors import ConfigError
+from pacfl.federation.aggregation import Aggregation, Randomness
 from pacfl.federation.message import Message
 from pacfl.learning.client_context import ClientContext
-from pacfl.learning.model import Vector
 from pacfl.learning.randomness import stream
 from pacfl.privacy import PrivateSignature, private_signature, secret, seeded
 from pacfl.privacy.updates import hidden_update, secret_normal
-
-Randomness = Literal["secret", "seeded"]  # seeded: reproducible, for experiments; it protects nobody
 
 
 @dataclass(frozen=True)
@@ -23,15 +21,6 @@ class Promise:
     epsilon: float
     delta: float
     settings: tuple[object, ...]  # all else on which the signature depends
-
-
-def promised(algorithm: Algorithm) -> Promise | None:
-    """What an algorithm promises every sample in a signature; None if nothing, or if the noise is not secret."""
-    epsilon = getattr(algorithm, "signature_epsilon", None)
-    if epsilon is None or getattr(algorithm, "private_noise", "seeded") != "secret":
-        return None
-    chosen = (getattr(algorithm, name, None) for name in ("rank", "measure"))
-    return Promise(float(epsilon), float(getattr(algorithm, "signature_delta", 0.0)), tuple(chosen))
 
 
 def private_profile(
@@ -44,10 +33,28 @@ def private_profile(
 
 
 def private_upload(
-    context: ClientContext, trained: Vector, start: Vector, clip: float, noise: float, randomness: Randomness
+    context: ClientContext, up: Message, start: Message, public: Collection[str], aggregation: Aggregation
 ) -> Message:
-    """The weights that the clipped and noisy update leads to."""
+    """An upload whose update, over all arrays that are not public together, is clipped and noisy where asked.
+
+    start: what arrays started from; those that it lacks started from 0.
+    """
+    hidden = [name for name in up if name not in public]
+    if aggregation.clip_norm is None or not hidden:
+        return up
+    for name in hidden:
+        if up[name].dtype.kind != "f":
+            raise ConfigError(
+                f"clip-norm cannot hide the upload {name!r}: it is {up[name].dtype}, and only floating-point numbers "
+                "can be clipped; leave out clip-norm, or declare it in public_uploads if it depends on no sample"
+            )
     seed, *key = context.key
-    normal = secret_normal if randomness == "secret" else stream(seed, "update", *key).standard_normal
-    update = trained.astype(np.float64) - start
-    return {"w": (start + hidden_update(update, clip, noise, normal)).astype(np.float32)}
+    normal = secret_normal if aggregation.noise == "secret" else stream(seed, "update", *key).standard_normal
+    updates = [np.ravel(up[name].astype(np.float64) - start.get(name, 0.0)) for name in hidden]
+    private = hidden_update(np.concatenate(updates), aggregation.clip_norm, aggregation.noise_multiplier, normal)
+    parts = np.split(private, np.cumsum([update.size for update in updates])[:-1])
+    sent = {
+        name: (start.get(name, 0.0) + part.reshape(up[name].shape)).astype(up[name].dtype)
+        for name, part in zip(hidden, parts, strict=True)
+    }
+    return {**up, **sent}

@@ -12,7 +12,6 @@ from flwr.clientapp import ClientApp
 
 from pacfl.federation.client_side import ClientSide
 from pacfl.federation.message import ClientId
-from pacfl.federation.private import promised
 from pacfl.flower import wire
 from pacfl.flower.client_memory import ClientMemory
 from pacfl.flower.delivery import deliver
@@ -75,7 +74,7 @@ def _signature(request: Request) -> RecordDict:
     data = side.pool.raw[side.pool.client_indices[request.client].train]
     profile = ledger.release(
         data,
-        promised(side.algorithm),
+        side.algorithm.promise(),
         lambda: side.profile(request.round, request.client),
         Budget.read(request.context.node_config),
     )

@@ -13,7 +13,6 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid
 
-from pacfl import algorithms
 from pacfl.errors import StoreError
 from pacfl.experiment.config import Run
 from pacfl.experiment.store import RunFolder, owned
@@ -52,7 +51,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
     """Run all remaining rounds."""
     checkpoint = _load_checkpoint(folder, run)
     start = int(checkpoint.get("round", 0))
-    algorithm, model = algorithms.build(**run.algorithm), load_model(deployment.task, run)
+    algorithm, model = run.build_algorithm(), load_model(deployment.task, run)
     metrics = Metrics(find_loss(run.learning.loss).targets, run.metrics)
     registry = ClientRegistry(dict(checkpoint.get("clients", {})))
     backend = FlowerBackend(

@@ -63,7 +63,7 @@ class SignatureLedger:
             if message and budget is not None:
                 raise BudgetError(
                     f"this site releases private signatures only, within {budget}; the run asks for one without noise. "
-                    "Set algorithm.signature-epsilon and leave private-noise at 'secret'"
+                    "Set algorithm.signature-epsilon and leave signature-noise at 'secret'"
                 )
             return message
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)

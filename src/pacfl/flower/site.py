@@ -15,7 +15,6 @@ from flwr.app import Context
 from numpy.typing import NDArray
 from torch import nn
 
-from pacfl import algorithms
 from pacfl.errors import ConfigError, DataError
 from pacfl.experiment.config import Run
 from pacfl.federation.client_side import ClientIndices, ClientSide, Pool, Setup
@@ -58,8 +57,9 @@ def load_client(context: Context, federation: str, client: ClientId) -> tuple[Cl
     pool = site.pool(client)
     # Compiling does not pay in a process that handles one message
     engine = "eager" if run.engine == "auto" else run.engine
-    algorithm = algorithms.build(**run.algorithm)
-    return ClientSide(Setup(algorithm, model, pool, run.learning, run.seed, run.device, engine, run.metrics)), memory
+    return ClientSide(
+        Setup(run.build_algorithm(), model, pool, run.learning, run.seed, run.device, engine, run.metrics)
+    ), memory
 
 
 def load_model(task: str, run: Run) -> Model:

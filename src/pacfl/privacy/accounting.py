@@ -31,7 +31,7 @@ def epsilon_of_models(noise: float, rounds: int, clients: int, sampled: int, del
     """Epsilon of a client's data against an observer of only the models of its cluster, after every round.
 
     Of the cluster's `clients`, `sampled` are drawn each round without replacement, and the model moves by the plain
-    mean of their uploads (aggregation `uniform`), whose noises add up; the draw is secret. By the
+    mean of their uploads (rule `uniform`), whose noises add up; the draw is secret. By the
     Rényi accountant of dp-accounting; neighbours are federations in which one client has any other data.
     """
     if not 0 < sampled <= clients:

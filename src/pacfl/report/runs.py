@@ -30,7 +30,7 @@ def read(folder: RunFolder, solo: Sequence[RunFolder] = ()) -> RunSummary:
     return RunSummary(
         hash=result["hash"],
         seed=settings["seed"],
-        algorithm=label(settings["algorithm"]),
+        algorithm=label(settings["algorithm"], settings.get("aggregation", {})),
         settings=settings,
         evaluations=tuple(_evaluations(records, rounds)),
         accuracy={protocol: _array({c: s[0] for c, s in by["by_client"].items()}, n) for protocol, by in last.items()},

@@ -8,7 +8,7 @@ from pacfl.errors import ConfigError
 from pacfl.experiment.config import Run, expand
 from pacfl.experiment.summary import label
 from pacfl.reproduce.items import Item, Scale
-from pacfl.settings import suggestion
+from pacfl.settings import content, suggestion
 
 # The cut of PACFL is not tuned: whatever the cut, it trains with what was chosen for the automatic one.
 CUT: Final = ("threshold", "clusters", "measure", "linkage", "per_class")
@@ -27,7 +27,7 @@ class Planned:
     @property
     def tuned_as(self) -> str:
         """The method by which it is tuned."""
-        return label(without_cut(self.run.algorithm))
+        return label(without_cut(self.run.algorithm), content(self.run.aggregation))
 
 
 def plan(item: Item, column: str, scale: Scale, only: Sequence[str] = (), n_seeds: int | None = None) -> list[Planned]:

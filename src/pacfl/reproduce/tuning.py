@@ -35,7 +35,7 @@ def trials(planned: Sequence[Planned], tuning: Tuning) -> list[Trial]:
 
 def protocol_of(run: Run) -> str:
     """What a method is tuned for: the model as sent down, unless it has a personalisation of its own."""
-    kind = type(algorithms.build(**run.algorithm))
+    kind = algorithms.find(run.algorithm["name"])
     return "received" if kind.personalise is Algorithm.personalise else "personal"
 
 

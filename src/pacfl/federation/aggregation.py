@@ -1,0 +1,70 @@
+"""How the uploads of a round become one: rules that resist hostile clients, updates that hide their clients.
+
+Only the mean looks at sizes: they are claims, and a client that lies about its size takes the votes of others.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl.errors import ConfigError
+from pacfl.settings import NonNegative, Positive, check, later
+
+Array = NDArray[np.float64]
+Start = NDArray[Any] | float
+Rule = Literal["mean", "uniform", "median", "trimmed-mean", "norm-clipping"]
+RULES: Final[tuple[Rule, ...]] = get_args(Rule)
+Randomness = Literal["secret", "seeded"]  # seeded: reproducible, for experiments; it protects nobody
+
+TRIMMED: Final = 0.3  # of the uploads of a cluster, at either end of every coordinate: as many as may be hostile
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """How uploads are averaged, and what clients do to them before they are sent; [aggregation] in TOML."""
+
+    rule: Rule = later("mean")
+    clip_norm: Positive | None = later(None)  # the longest that an update may be
+    noise_multiplier: NonNegative = later(0.0)  # standard deviation of the noise on it, in clip norms
+    noise: Randomness = later("secret")
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.clip_norm is None and (self.noise_multiplier or self.noise != "secret"):
+            given = f"noise-multiplier = {self.noise_multiplier}, noise = {self.noise!r}"
+            raise ConfigError(f"{given}: noise hides nothing without clip-norm; give clip-norm or leave out the noise")
+
+
+def centre(arrays: Array, weights: Array, start: Start, rule: Rule) -> Array:
+    """One of many, by a rule: (m, ...), shares (m,), what they started from (...) -> (...)."""
+    flat = arrays.reshape(len(arrays), -1)
+    origin = np.ravel(start) if np.ndim(start) else start
+    return _CENTRES[rule](flat, weights, origin).reshape(arrays.shape[1:])
+
+
+def trimmed_mean(arrays: Array) -> Array:
+    """Mean of every coordinate without its lowest and highest 30 %: (m, d) -> (d,) (Yin and others, 2018)."""
+    cut = int(TRIMMED * len(arrays))
+    inner: Array = np.sort(arrays, axis=0)[cut : len(arrays) - cut].mean(axis=0)
+    return inner
+
+
+def norm_clipped(arrays: Array, start: Start) -> Array:
+    """Mean after no update is longer than the median one: (m, d), (d,) -> (d,)."""
+    updates = arrays - start
+    lengths = np.linalg.norm(updates, axis=1)
+    scale = np.median(lengths) / np.maximum(lengths, np.finfo(np.float64).tiny)
+    clipped: Array = start + (updates * np.minimum(scale, 1.0)[:, None]).mean(axis=0)
+    return clipped
+
+
+_CENTRES: Final[Mapping[Rule, Callable[[Array, Array, Start], Array]]] = {
+    "mean": lambda arrays, weights, start: weights @ arrays,  # noqa: ARG005 - one form for all
+    "uniform": lambda arrays, weights, start: arrays.mean(axis=0),  # noqa: ARG005
+    "median": lambda arrays, weights, start: np.median(arrays, axis=0),  # noqa: ARG005
+    "trimmed-mean": lambda arrays, weights, start: trimmed_mean(arrays),  # noqa: ARG005
+    "norm-clipping": lambda arrays, weights, start: norm_clipped(arrays, start),  # noqa: ARG005
+}
