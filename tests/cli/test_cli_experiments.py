@@ -90,6 +90,34 @@ def test_results_and_rounds_are_tables_for_spreadsheets(run: Run) -> None:
     assert float(rounds[2]["accuracy.received.mean"]) == results[0]["accuracy"]["received"]["mean"]
 
 
+def test_swept_settings_are_shown_wherever_runs_are_listed(run: Run) -> None:
+    swept = ("--set", "seeds=0", "--set", "learning.lr=[0.05, 0.01]", "--set", "schedule.rounds=1")
+    words = ("run", "experiment.toml", "--workers", 1, *swept, "--set", "algorithm=[{name='fedavg'}]")
+    results = [json.loads(line) for line in run(*words, "--json")[1].splitlines()]
+    assert [result["settings"] for result in results] == [{"learning.lr": 0.05}, {"learning.lr": 0.01}]
+    rows = list(csv.DictReader(io.StringIO(run(*words, "--csv")[1])))
+    assert [row["settings.learning.lr"] for row in rows] == ["0.05", "0.01"]
+    listed = [json.loads(line) for line in run("ls", "--json")[1].splitlines()]
+    assert {row["hash"]: row["settings"] for row in listed} == {r["hash"]: r["settings"] for r in results}
+    assert json.loads(run("show", results[1]["hash"], "--json")[1])["result"] == results[1]
+    table = shown_by.results_table(results, "two runs")
+    assert [str(column.header) for column in table.columns[:3]] == ["algorithm", "lr", "seed"]
+    assert list(table.columns[1].cells) == ["0.05", "0.01"]
+    _, _, progress = run(*words)
+    assert re.findall(r"fedavg lr (\S+) seed 0: done", progress) == ["0.05", "0.01"]
+    assert re.findall(r"8\s+│ (0.0\d) │ 0 ", run("ls")[1]) == ["0.05", "0.01"]
+
+
+def test_many_swept_settings_share_a_column() -> None:
+    paths = ["data.scheme.alpha", "learning.lr", "learning.epochs", "schedule.rounds"]
+    values = [0.5, 0.1, 2, 7]
+    assert shown_by.settings_headings(paths[:3]) == ["alpha", "lr", "epochs"]
+    assert shown_by.settings_headings(paths) == ["settings"]
+    settings = dict(zip(paths, values, strict=True))
+    assert shown_by.settings_cells(settings, paths[:3]) == ["0.5", "0.1", "2"]
+    assert shown_by.settings_cells(settings, paths) == ["alpha 0.5, lr 0.1, epochs 2, rounds 7"]
+
+
 def test_clients_are_compared_with_what_they_would_be_alone(run: Run) -> None:
     both = 'algorithm=[{name = "fedavg"}, {name = "solo"}]'
     out = run("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", both, "--json")[1]

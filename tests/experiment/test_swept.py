@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pacfl.experiment import swept
 from pacfl.experiment.config import expand
-from pacfl.experiment.swept import flatten, short_names, swept_settings
+from pacfl.experiment.swept import beside_label, flatten, short_names, swept_settings
 from tests.experiment.tables import table
 
 words = st.sampled_from(["name", "kind", "lr", "epochs", "alpha"])
@@ -46,6 +46,17 @@ def test_schemes_are_compared_setting_by_setting_and_joins_as_a_whole() -> None:
         {"data.scheme.kind": "iid"},
     ]
     assert flatten({"schedule": {"joins": {"3": [1, 2]}}}) == {"schedule.joins": {"3": [1, 2]}}
+
+
+def test_code_of_plug_ins_is_a_setting_only_where_there_are_two_versions_of_it() -> None:
+    old, new = {"plugins": {"mine": "a" * 64}}, {"plugins": {"mine": "b" * 64}}
+    assert swept_settings([{}, old, old]) == [{}, {}, {}]
+    assert swept_settings([{}, old, new]) == [{}, {"plugins.mine": "a" * 64}, {"plugins.mine": "b" * 64}]
+
+
+def test_what_the_label_of_an_algorithm_has_is_not_shown_beside_it() -> None:
+    settings = [{"algorithm.mu": 0.1, "learning.lr": 0.1, "data.clients": 5}, {"aggregation.rule": "median"}]
+    assert beside_label(settings, besides=("data.clients",)) == ["learning.lr"]
 
 
 @given(contents)

@@ -1,7 +1,7 @@
 """How runs look: tables of results, and what is shown while they run."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from pacfl.cli.console import err
 from pacfl.experiment.summary import ACCURACY, in_percent, metric_of, scores
+from pacfl.experiment.swept import beside_label, in_words, list_settings, short_names, swept_settings
 
 if TYPE_CHECKING:
     from pacfl.experiment.config import Run
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Show = Callable[["Run", Mapping[str, Any]], None]
 PROTOCOLS: Final = ("received", "personal", "last_trained")
 ROWS_SHOWN: Final = 20
+COLUMNS_OF_SETTINGS: Final = 3  # more swept settings share one column
 
 
 def results_table(results: list[dict[str, Any]], title: str) -> Table:
@@ -31,17 +33,15 @@ def results_table(results: list[dict[str, Any]], title: str) -> Table:
         "Mb: megabits per client, both ways"
     )
     table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    headings = ("algorithm", "seed", "k", "ARI", "received", "worst", "personal", "last-trained", "below", "Mb")
-    for heading in headings:
-        first = heading == "algorithm"
-        table.add_column(heading, justify="left" if first else "right", no_wrap=not first, overflow="fold")
+    settings = _add_runs(table, results)
+    for heading in ("k", "ARI", "received", "worst", "personal", "last-trained", "below", "Mb"):
+        table.add_column(heading, justify="right", no_wrap=True, overflow="fold")
     for r in results:
         received, personal, last = (scores(r).get(p) for p in PROTOCOLS)
         worst = "-" if received is None else _number(received["worst_tenth"], metric)
         worse = r["worse_than_alone"].get("received")
         table.add_row(
-            escape(r["algorithm"]),
-            str(r["seed"]),
+            *_run_cells(r, settings),
             "-" if r["clusters"] is None else str(r["clusters"]),
             "-" if r["ari"] is None else f"{r['ari']:.2f}",
             cell(received, metric),
@@ -59,11 +59,12 @@ def newcomers_table(results: list[dict[str, Any]]) -> Table:
     metric = metric_of(results[0])
     caption = f"{_unit(metric)}, mean±standard deviation over newcomers"
     table = Table(title="newcomers", caption=caption, box=box.SIMPLE_HEAD)
-    for heading in ("algorithm", "seed", "received", "fine-tuned"):
-        table.add_column(heading, justify="left" if heading == "algorithm" else "right")
+    settings = _add_runs(table, results)
+    for heading in ("received", "fine-tuned"):
+        table.add_column(heading, justify="right")
     for r in results:
         served = (cell(scores(r["newcomers"]).get(protocol), metric) for protocol in ("received", "fine_tuned"))
-        table.add_row(escape(r["algorithm"]), str(r["seed"]), *served)
+        table.add_row(*_run_cells(r, settings), *served)
     return table
 
 
@@ -72,13 +73,42 @@ def targets_table(results: list[dict[str, Any]]) -> Table:
     metric = metric_of(results[0])
     table = Table(title=f"rounds and megabits per client to a mean received {metric}", box=box.SIMPLE_HEAD)
     targets = list(results[0]["to_target"])
-    for heading in ("algorithm", "seed", *(value(float(target), metric, "g") for target in targets)):
-        table.add_column(heading, justify="left" if heading == "algorithm" else "right")
+    settings = _add_runs(table, results)
+    for heading in (value(float(target), metric, "g") for target in targets):
+        table.add_column(heading, justify="right")
     for r in results:
         reached = (r["to_target"][target].get("received") for target in targets)
         cells = ("-" if at is None else f"{at['rounds']} / {at['megabits_per_client']:.1f}" for at in reached)
-        table.add_row(escape(r["algorithm"]), str(r["seed"]), *cells)
+        table.add_row(*_run_cells(r, settings), *cells)
     return table
+
+
+def _add_runs(table: Table, results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Columns that name the runs: algorithm, swept settings, seed. The paths of the settings."""
+    paths = beside_label([r["settings"] for r in results])
+    table.add_column("algorithm", overflow="fold")
+    for heading in settings_headings(paths):
+        table.add_column(
+            escape(heading), justify="right" if len(paths) <= COLUMNS_OF_SETTINGS else "left", overflow="fold"
+        )
+    table.add_column("seed", justify="right", no_wrap=True)
+    return paths
+
+
+def _run_cells(result: Mapping[str, Any], paths: Sequence[str]) -> list[str]:
+    return [escape(result["algorithm"]), *settings_cells(result["settings"], paths), str(result["seed"])]
+
+
+def settings_headings(paths: Sequence[str]) -> list[str]:
+    """A column for each setting, or one for all of them if they are many."""
+    return list(short_names(paths).values()) if len(paths) <= COLUMNS_OF_SETTINGS else ["settings"]
+
+
+def settings_cells(settings: Mapping[str, Any], paths: Sequence[str]) -> list[str]:
+    """The cells of a run below these headings."""
+    few = len(paths) <= COLUMNS_OF_SETTINGS
+    cells = [in_words(settings.get(path)) for path in paths] if few else [list_settings(settings, paths)]
+    return [escape(cell) for cell in cells]
 
 
 def metrics_table(results: list[dict[str, Any]]) -> Table:
@@ -86,13 +116,13 @@ def metrics_table(results: list[dict[str, Any]]) -> Table:
     names = list(dict.fromkeys(name for r in results for name in r.get("metrics", {})))
     caption = "mean±standard deviation over clients, received; in brackets: clients for which it is not defined"
     table = Table(title="metrics", caption=caption, box=box.SIMPLE_HEAD)
-    table.add_column("algorithm")
-    for heading in ("seed", *(_unit(name) for name in names)):
-        table.add_column(escape(heading), justify="right")
+    settings = _add_runs(table, results)
+    for name in names:
+        table.add_column(escape(_unit(name)), justify="right")
     for r in results:
         spreads = ((r.get("metrics", {}).get(name, {}).get("received"), name) for name in names)
         cells = (cell(spread, name) + _undefined(spread) for spread, name in spreads)
-        table.add_row(escape(r["algorithm"]), str(r["seed"]), *cells)
+        table.add_row(*_run_cells(r, settings), *cells)
     return table
 
 
@@ -136,7 +166,7 @@ def count(n: int, noun: str) -> str:
 @contextmanager
 def display(asked: "list[Run]", quiet: bool) -> Iterator[Show]:
     """A live table on a terminal, plain lines otherwise; nothing where only the result is wanted."""
-    progress = Progress(asked)
+    progress = Progress(asked, run_names(asked))
     if quiet:
         yield lambda _one, _record: None
     elif err.is_terminal:
@@ -157,9 +187,17 @@ def display(asked: "list[Run]", quiet: bool) -> Iterator[Show]:
                 words = (progress.where(one), f"{named} {cell(scores(record).get('received'), metric)}")
                 left = progress.left(one)
                 status = ", ".join((*words, f"{left} left") if left else words)
-                err.print(f"{one.label()} seed {one.seed}: {status}", highlight=False)
+                err.print(f"{progress.name(one)} seed {one.seed}: {status}", highlight=False)
 
         yield line
+
+
+def run_names(asked: "Sequence[Run]") -> dict[str, str]:
+    """By hash: the label of the algorithm, and the settings in which the runs differ."""
+    settings = swept_settings([one.content() for one in asked])
+    paths = beside_label(settings)
+    both = ((one, list_settings(own, paths)) for one, own in zip(asked, settings, strict=True))
+    return {one.hash: f"{one.label()} {more}".strip() for one, more in both}
 
 
 @dataclass
@@ -167,6 +205,7 @@ class Progress:
     """What is known of the runs of an experiment while they run."""
 
     asked: "list[Run]"
+    names: Mapping[str, str] = field(default_factory=dict)  # by hash; without one, the label of the algorithm
     latest: dict[str, dict[str, Any]] = field(default_factory=dict)
     first: dict[str, tuple[int, float]] = field(default_factory=dict)  # round and time of the first record seen
     clock: Callable[[], float] = time.monotonic
@@ -176,6 +215,10 @@ class Progress:
         self.latest[one.hash] = {**self.latest.get(one.hash, {}), **record}
         if "round" in record:
             self.first.setdefault(one.hash, (record["round"], self.clock()))
+
+    def name(self, one: "Run") -> str:
+        """What distinguishes a run from the others but for its seed."""
+        return self.names.get(one.hash) or one.label()
 
     def where(self, one: "Run") -> str:
         """How far a run is."""
@@ -208,5 +251,5 @@ class Progress:
             score = cell(scores(record).get("received"), metric_of(record))
             clusters = record.get("clusters")
             row = (self.where(one), "" if clusters is None else str(clusters), score, self.left(one))
-            table.add_row(escape(one.label()), str(one.seed), *row)
+            table.add_row(escape(self.name(one)), str(one.seed), *row)
         return table

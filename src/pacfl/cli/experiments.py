@@ -15,13 +15,25 @@ from rich.table import Table
 
 from pacfl.cli.backends import BackendName, backend_of
 from pacfl.cli.console import AsCsv, AsJson, app, err, out
-from pacfl.cli.display import cell, count, display, metrics_table, newcomers_table, results_table, targets_table
+from pacfl.cli.display import (
+    cell,
+    count,
+    display,
+    metrics_table,
+    newcomers_table,
+    results_table,
+    run_names,
+    settings_cells,
+    settings_headings,
+    targets_table,
+)
 from pacfl.cli.tensorboard import curves
 from pacfl.errors import DivergedError, StoreError, missing
 from pacfl.experiment.compare import below_local, load_result, local_baseline, solo_runs
 from pacfl.experiment.export import as_csv as table_of
 from pacfl.experiment.store import RunFolder, all_folders, data_digest, folder_of
 from pacfl.experiment.summary import label, megabits_per_client, metric_of, scores
+from pacfl.experiment.swept import beside_label, swept_settings
 
 if TYPE_CHECKING:
     pass
@@ -85,7 +97,7 @@ def run(
                         for show_record in shows:
                             show_record(record)
                 except DivergedError as error:
-                    diverged.append(f"{one.label()} seed {one.seed}: {error}")
+                    diverged.append(f"{run_names(experiment)[one.hash]} seed {one.seed}: {error}")
     _print_results(_results(folders, runs, targets), f"{count(len(folders), 'run')} of {file}", as_json, as_csv)
     _warn_of_other_data(folders)
     for message in diverged:
@@ -98,8 +110,9 @@ def run(
 def list_runs(runs: Runs = Path("runs"), as_json: AsJson = False) -> None:
     """List the stored runs."""
     rows = []
-    for folder in all_folders(runs):
-        content = folder.content() or {}
+    folders = all_folders(runs)
+    contents = [folder.content() or {} for folder in folders]
+    for folder, content, settings in zip(folders, contents, swept_settings(contents), strict=True):
         rows.append(
             {
                 "hash": folder.path.name,
@@ -108,16 +121,19 @@ def list_runs(runs: Runs = Path("runs"), as_json: AsJson = False) -> None:
                 "clients": content["data"]["clients"],
                 "seed": content["seed"],
                 "state": "finished" if folder.result() else f"{len(folder.records())} rounds",
+                "settings": settings,
             }
         )
     if as_json:
         for row in rows:
             print(json.dumps(row))
         return
-    headings = ("hash", "algorithm", "data", "clients", "seed", "state")
-    table = Table(*headings, title=f"{count(len(rows), 'run')} in {runs}")
+    first, last = ("hash", "algorithm", "data", "clients"), ("seed", "state")
+    paths = beside_label([row["settings"] for row in rows], besides=("data.name", "data.clients"))
+    table = Table(*first, *map(escape, settings_headings(paths)), *last, title=f"{count(len(rows), 'run')} in {runs}")
     for row in rows:
-        table.add_row(*(escape(str(row[key])) for key in headings))
+        named, then = ([escape(str(row[key])) for key in keys] for keys in (first, last))
+        table.add_row(*named, *settings_cells(row["settings"], paths), *then)
     out.print(table)
 
 
@@ -138,7 +154,7 @@ def show(
     if len(found) != 1:
         raise StoreError(f"{count(len(found), 'run')} in {runs} match {prefix!r}; 'pacfl ls' lists all")
     folder = found[0]
-    content, records, results = folder.content(), folder.records(), _results(found, runs, target or ())
+    content, records, results = folder.content(), folder.records(), _results(found, runs, target or (), among_all=True)
     environment = folder.description("environment")
     baseline = local_baseline(folder, solo_runs(folders))
     theirs = {} if baseline is None else {record["round"]: record for record in baseline.records()}
@@ -182,10 +198,14 @@ def list_data(
     out.print(table)
 
 
-def _results(folders: list[RunFolder], runs: Path, targets: Any) -> list[dict[str, Any]]:
-    solo = solo_runs(all_folders(runs))
-    results = (load_result(folder, solo, targets) for folder in folders)
-    return [result for result in results if result is not None]
+def _results(folders: list[RunFolder], runs: Path, targets: Any, *, among_all: bool = False) -> list[dict[str, Any]]:
+    """Results of runs, each with its values of the settings in which these runs differ, or all in the folder."""
+    everything = all_folders(runs)
+    solo, listed = solo_runs(everything), everything if among_all else folders
+    swept = swept_settings([folder.content() or {} for folder in listed])
+    settings = {folder.path.name: own for folder, own in zip(listed, swept, strict=True)}
+    results = ((load_result(folder, solo, targets), settings[folder.path.name]) for folder in folders)
+    return [{**result, "settings": own} for result, own in results if result is not None]
 
 
 def _warn_of_other_data(folders: list[RunFolder]) -> None:

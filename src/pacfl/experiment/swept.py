@@ -1,6 +1,6 @@
 """The settings in which runs differ: what a table must show so that its rows are distinguished."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 Settings = Mapping[str, Any]
@@ -40,7 +40,8 @@ def differing(tables: Sequence[Settings]) -> list[str]:
 def swept_settings(runs: Sequence[Settings]) -> list[dict[str, Any]]:
     """For the content of each run: its values of the settings in which the runs differ, but for seed and algorithm.
 
-    A run that does not have a setting, or has its default where that is not stored, has no value of it.
+    A run that does not have a setting, or has its default where that is not stored, has no value of it. Code of
+    plug-ins is listed where two runs have different code of one package.
 
     >>> runs = [{"seed": 0, "learning": {"lr": 0.1, "epochs": 1}}, {"seed": 1, "learning": {"lr": 0.01, "epochs": 1}}]
     >>> swept_settings(runs)
@@ -48,7 +49,20 @@ def swept_settings(runs: Sequence[Settings]) -> list[dict[str, Any]]:
     """
     flat = [flatten(run) for run in runs]
     paths = [path for path in differing(flat) if path not in NAMED_ELSEWHERE]
+    paths = [path for path in paths if not path.startswith("plugins.") or _has_versions(path, flat)]
     return [{path: own[path] for path in paths if path in own} for own in flat]
+
+
+def _has_versions(package: str, flat: Sequence[Settings]) -> bool:
+    return len({own[package] for own in flat if package in own}) > 1
+
+
+def beside_label(settings: Sequence[Settings], besides: Collection[str] = ()) -> list[str]:
+    """The paths of swept settings that a table has to show beside the label of the algorithm, and others in it."""
+    paths = dict.fromkeys(path for own in settings for path in own)
+    return [
+        path for path in paths if path.partition(".")[0] not in ("algorithm", "aggregation") and path not in besides
+    ]
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
@@ -76,6 +90,8 @@ def in_words(value: Any) -> str:
 
     >>> [in_words(value) for value in (0.1, 5, "iid", [2, 2], {"3": [0]}, True, None)]
     ['0.1', '5', 'iid', '2, 2', '3: 0', 'true', '-']
+    >>> in_words("f0" * 32)  # a digest
+    'f0f0f0f0'
     """
     match value:
         case None:
@@ -86,4 +102,16 @@ def in_words(value: Any) -> str:
             return "; ".join(f"{key}: {in_words(part)}" for key, part in value.items()) or "-"
         case list() | tuple():
             return ", ".join(map(in_words, value)) or "-"
+        case str() if len(value) == 64 and not set(value) - set("0123456789abcdef"):
+            return value[:8]
     return str(value)
+
+
+def list_settings(settings: Settings, paths: Sequence[str]) -> str:
+    """Settings of a run in one line.
+
+    >>> list_settings({"learning.lr": 0.1, "data.scheme.kind": "iid"}, ["learning.lr", "data.scheme.kind"])
+    'lr 0.1, scheme iid'
+    """
+    names = short_names(paths)
+    return ", ".join(f"{names[path]} {in_words(settings[path])}" for path in paths if path in settings)

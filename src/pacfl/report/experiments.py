@@ -9,9 +9,9 @@ import numpy as np
 
 from pacfl.experiment.compare import EVALUATION_SETTINGS
 from pacfl.experiment.seeds import SeedMean, mark_best, seed_mean
-from pacfl.experiment.swept import differing, in_words
+from pacfl.experiment.swept import in_words
 from pacfl.report.summary import NEWCOMERS, RunSummary
-from pacfl.report.titles import description, row_settings, titles
+from pacfl.report.titles import description, differing_in_rows, row_settings, titles
 
 PROTOCOL_ORDER: Final = (
     *("received", "personal", "last_trained"),
@@ -69,7 +69,7 @@ def _experiment(runs: Sequence[RunSummary]) -> Experiment:
     protocols = (*(p for p in PROTOCOL_ORDER if p in known), *sorted(known - set(PROTOCOL_ORDER)))
     members = _grouped(runs, lambda run: (run.algorithm, row_settings(run.settings)))
     accuracies = _accuracies(members, protocols)
-    differ = differing([row_settings(run.settings) for run in runs])
+    differ = differing_in_rows([run.settings for run in runs])
     rows = (_row(own, accuracy, differ) for own, accuracy in zip(members, accuracies, strict=True))
     return Experiment("", description([run.settings for run in runs]), protocols, tuple(rows))
 

@@ -24,7 +24,7 @@ def description(runs: Sequence[Settings]) -> str:
     """What was run, in sentences."""
     first = runs[0]
     data, schedule, training = first["data"], first["schedule"], first["learning"]
-    differ = differing([row_settings(run) for run in runs])
+    differ = differing_in_rows(runs)
     seeds = sorted({run["seed"] for run in runs})
     sets = f" ({', '.join(data['sets'])})" if data.get("sets") else ""
     newcomers = schedule.get("newcomers")
@@ -43,6 +43,11 @@ def row_settings(run: Settings) -> dict[str, Any]:
     """What else may differ between runs on the same data: the settings of local training, and where it took place."""
     flat = flatten({name: value for name, value in run.items() if name not in _NOT_OF_ROWS})
     return {key.removeprefix("learning."): value for key, value in flat.items()}
+
+
+def differing_in_rows(runs: Sequence[Settings]) -> list[str]:
+    """Those of them in which runs differ; an aggregation stands in the label of the algorithm."""
+    return [key for key in differing([row_settings(run) for run in runs]) if not key.startswith("aggregation.")]
 
 
 _NOT_OF_ROWS: Final = ("format", "seed", "data", "model", "schedule", "algorithm")
