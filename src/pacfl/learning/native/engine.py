@@ -4,7 +4,7 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,26 +76,26 @@ class Native:
                 self._pack(mask.astype(np.float32), own.mask)
             self._train(
                 _at(x), _at(y), _at(ordered), _at(sample_weight), len(ordered), len(rows), learning.batch_size,
-                _at(own.weights), _at(own.memory), _at(own.gradient), _at(own.velocity),
+                own.weights.address, own.memory.address, own.gradient.address, own.velocity.address,
                 learning.lr, learning.momentum, learning.weight_decay,
-                extras, _at(own.anchor), mu, _at(own.gradient_correction),
-                terms.inner_step is not None, _at(own.ahead), terms.inner_step or 0.0,
-                mask is not None, _at(own.mask),
+                extras, own.anchor.address, mu, own.gradient_correction.address,
+                terms.inner_step is not None, own.ahead.address, terms.inner_step or 0.0,
+                mask is not None, own.mask.address,
             )  # fmt: skip
-            return self._unpacked(own.weights)
+            return self._unpacked(own.weights.address)
 
     def gradient(self, w: Vector, samples: Samples) -> Vector:
         """Gradient of the mean loss over all samples."""
         x, y, rows = self._located(samples)
         with self._workspace(min(AT_ONCE, len(rows))) as own:
             self._pack(w, own.weights)
-            total, equal = np.zeros_like(own.gradient), np.ones(AT_ONCE, dtype=np.float32)
+            total, equal = np.zeros_like(own.gradient.values), np.ones(AT_ONCE, dtype=np.float32)
             for start in range(0, len(rows), AT_ONCE):
                 some = rows[start : start + AT_ONCE]
-                arrays = _at(own.weights), _at(own.memory), _at(own.gradient)
+                arrays = own.weights.address, own.memory.address, own.gradient.address
                 self._gradient(_at(x), _at(y), _at(some), _at(equal), len(some), 1 / len(rows), *arrays)
-                total += own.gradient
-            gradient = self._unpacked(total)
+                total += own.gradient.values
+            gradient = self._unpacked(_at(total))
         if self._trainable is not None:
             gradient[~self._trainable] = 0
         return gradient
@@ -106,19 +106,19 @@ class Native:
         logits = np.empty((len(rows), self._program.plan.n_outputs), dtype=np.float32)
         with self._workspace(min(AT_ONCE, len(rows))) as own:
             self._pack(w, own.weights)
-            arrays = _at(own.weights), _at(own.memory), _at(logits)
+            arrays = own.weights.address, own.memory.address, _at(logits)
             self._logits(_at(x), _at(rows), len(rows), AT_ONCE, *arrays)
         return logits, _cross_entropy(logits, samples.y)
 
-    def _pack(self, vector: Vector | None, to: NDArray[np.float32]) -> None:
+    def _pack(self, vector: Vector | None, to: "_Floats") -> None:
         """Pack the vector. The padding of rows is written too: a training that diverged may have left NaN there."""
         if vector is None:
-            to[:] = 0
+            to.values[:] = 0
             return
         if vector.shape != (self._program.plan.n_weights,):
             raise ValueError(f"vectors must have {self._program.plan.n_weights} weights, got shape {vector.shape}")
         origins, given = self._program.packing.origins, np.require(vector, np.float32, "C")
-        self._reorder(_at(given), _at(origins), _at(to), len(origins))
+        self._reorder(_at(given), _at(origins), to.address, len(origins))
 
     def _mask(self, given: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
         """Which weights are trained, if not all: the given ones without those that the model froze."""
@@ -129,10 +129,10 @@ class Native:
             return self._trainable if given is None else given
         return given & self._trainable
 
-    def _unpacked(self, packed: NDArray[np.float32]) -> Vector:
+    def _unpacked(self, packed: int) -> Vector:
         positions = self._program.packing.positions
         vector = np.empty(len(positions), dtype=np.float32)
-        self._reorder(_at(packed), _at(positions), _at(vector), len(positions))
+        self._reorder(packed, _at(positions), _at(vector), len(positions))
         return vector
 
     def _located(self, samples: Samples) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
@@ -168,19 +168,26 @@ class Native:
             self._free.append(own)
 
 
+class _Floats(NamedTuple):
+    """An array and its address, which numpy would build a dictionary to say."""
+
+    values: NDArray[np.float32]
+    address: int
+
+
 @dataclass(eq=False)
 class _Workspace:
     """Memory of one thread. The borders of maps are always zero."""
 
     program: Program
-    weights: NDArray[np.float32]
-    velocity: NDArray[np.float32]
-    gradient: NDArray[np.float32]
-    ahead: NDArray[np.float32]
-    anchor: NDArray[np.float32]
-    gradient_correction: NDArray[np.float32]
-    mask: NDArray[np.float32]
-    memory: NDArray[np.float32]
+    weights: _Floats
+    velocity: _Floats
+    gradient: _Floats
+    ahead: _Floats
+    anchor: _Floats
+    gradient_correction: _Floats
+    mask: _Floats
+    memory: _Floats
 
     @classmethod
     def of(cls, program: Program) -> "_Workspace":
@@ -189,15 +196,16 @@ class _Workspace:
 
     def grow(self, samples: int) -> None:
         floats = self.program.layout.floats(samples)
-        if len(self.memory) < floats:
+        if len(self.memory.values) < floats:
             self.memory = _aligned(floats)
 
 
-def _aligned(n: int) -> NDArray[np.float32]:
+def _aligned(n: int) -> _Floats:
     """Zeros aligned to a cache line."""
     padded = np.zeros(n + 16, dtype=np.float32)
-    start = -padded.ctypes.data % 64 // 4
-    return padded[start : start + n]
+    start = -_at(padded) % 64 // 4
+    values = padded[start : start + n]
+    return _Floats(values, _at(values))
 
 
 def _checked_order(order: NDArray[np.int64], n: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
