@@ -8,7 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from pacfl.errors import ConfigError
-from pacfl.experiment.run import Experiment, build
+from pacfl.experiment.execution import Experiment
+from pacfl.experiment.run import build, divide
 from tests.experiment.tables import only, table
 
 N, N_TEST = 120, 40
@@ -87,5 +88,43 @@ def test_a_run_normalises_as_its_settings_say_and_says_how(tmp_path: Path) -> No
 
 def test_the_default_of_a_later_setting_is_not_part_of_a_run() -> None:
     plain = only(table())
-    assert only(table(data={"normalise": "auto"})).hash == plain.hash
-    assert only(table(data={"normalise": "none"})).hash != plain.hash
+    assert only(table(data={"normalise": "auto", "test": "owned"})).hash == plain.hash
+
+
+SKEWED = {"kind": "dirichlet", "alpha": 0.5, "groups": {"rotate": [0, 90], "permute-labels": 2}}
+
+
+def divided(of_run: int, **data: Any) -> tuple[Any, Any]:
+    own = {"clients": 8, "scheme": SKEWED, "samples": 1000, **data}
+    return divide(only(table(seeds=[of_run], data=own)))
+
+
+@pytest.mark.parametrize("settings", [{"test": "proportional"}, {"validation": 0.2}])
+def test_everything_about_data_is_drawn_by_their_own_seed_if_it_is_given(settings: dict[str, Any]) -> None:
+    (data, clients), (again, same), (other, _) = (
+        divided(seed, **settings, seed=own) for seed, own in ((1, 7), (2, 7), (1, 8))
+    )
+    assert data.digest == again.digest != other.digest
+    assert np.array_equal(clients.true_cluster, same.true_cluster)
+    for one, two in ((clients.train_indices, same.train_indices), (clients.test_indices, same.test_indices)):
+        assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+    by_run, by_data = divided(7, **settings), divided(3, **settings, seed=7)
+    assert by_run[0].digest == by_data[0].digest, "the seed of the run counts if the data have none"
+
+
+def test_training_is_still_drawn_by_the_seed_of_the_run() -> None:
+    one, two = (build(only(table(seeds=[seed], data={"seed": 7}))).setup for seed in (1, 2))
+    assert not np.array_equal(one.model.initial, two.model.initial)
+    assert one.seed != two.seed
+
+
+def test_signatures_see_the_samples_of_a_group_as_transformed() -> None:
+    experiment = build(only(table(data={"scheme": SKEWED, "seed": 0})))
+    assert experiment.setup.pool.raw is experiment.dataset.x_train
+    assert experiment.partition.true_cluster is not None
+    assert len(set(experiment.partition.true_cluster.tolist())) == 4
+
+
+def test_a_choice_of_test_samples_is_refused_where_validation_samples_replace_them() -> None:
+    with pytest.raises(ConfigError, match="validation replaces the test samples, got test 'global' with it"):
+        only(table(data={"validation": 0.2, "test": "global"}))

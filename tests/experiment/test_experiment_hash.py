@@ -49,6 +49,8 @@ CHANGES: dict[type, tuple[str, dict[str, Any]]] = {
             "samples": 100,
             "validation": 0.2,
             "normalise": "none",
+            "test": "global",
+            "seed": 0,
         },
     ),
     Net: ("model", {"name": "logistic"}),

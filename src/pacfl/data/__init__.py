@@ -8,11 +8,12 @@ from pacfl.data.groups import ByAttribute, BySet, Given
 from pacfl.data.loading import data_folder, load
 from pacfl.data.mixture import mixture
 from pacfl.data.normalisation import Normalisation, Normalise, normalisation, normalised
-from pacfl.data.partition import SCHEMES, Partition, build_scheme, partition
+from pacfl.data.partition import SCHEMES, Partition, TestSamples, build_scheme, partition
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme
 from pacfl.data.specs import DATASETS, MIX4, DatasetSpec, Remote
 from pacfl.data.subset import subsample, subset, validation_split
 from pacfl.data.targets import Targets
+from pacfl.data.transforms import Groups, build_division, grouped
 from pacfl.errors import DataError
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Dirichlet",
     "Entry",
     "Given",
+    "Groups",
     "Iid",
     "LabelSkew",
     "Normalisation",
@@ -36,12 +38,15 @@ __all__ = [
     "Remote",
     "Scheme",
     "Targets",
+    "TestSamples",
+    "build_division",
     "build_scheme",
     "catalogue",
     "data_folder",
     "digits",
     "download",
     "from_arrays",
+    "grouped",
     "load",
     "mixture",
     "normalisation",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme
 from pacfl.errors import ConfigError, DataError
 from pacfl.settings import PositiveInt, build, check_value, suggestion
 
+TestSamples = Literal["owned", "proportional", "global"]
 AnyScheme = LabelSkew | Dirichlet | Iid | QuantitySkew | BySet | ByAttribute | Given
 
 SCHEMES: Final[Mapping[str, type[AnyScheme]]] = {
@@ -37,6 +38,7 @@ class Partition:
     test_indices: tuple[Indices, ...]
     owned: tuple[tuple[int, ...], ...]  # the classes of each client's training samples; none without classes
     true_cluster: Indices | None  # the group of each client
+    transforms: tuple[str, ...] | None = None  # what was done to each client's samples, where groups differ by it
 
     @property
     def n_clients(self) -> int:
@@ -44,24 +46,40 @@ class Partition:
         return len(self.train_indices)
 
 
-def partition(dataset: Dataset, scheme: Scheme, n_clients: int, rng: np.random.Generator) -> Partition:
-    """The data set split by the scheme among n_clients clients. The same generator gives the same partition.
+def partition(
+    dataset: Dataset,
+    scheme: Scheme,
+    n_clients: int,
+    rng: np.random.Generator,
+    test: TestSamples = "owned",
+    test_rng: np.random.Generator | None = None,
+) -> Partition:
+    """The data set split by the scheme among n_clients clients. The same generators give the same partition.
 
-    A client owns the classes of its training samples. It is tested on all test samples of the classes it owns, or on
-    all test samples if the targets are not classes, unless the scheme knows better: on all those of its data set, or of
-    its attribute.
+    A client owns the classes of its training samples. test says on which samples it is tested:
+    - owned: all of its data set or attribute, or those given, if the scheme says so; else all of the classes that it
+      owns, or all there are if the targets are not classes;
+    - proportional: drawn from those, by test_rng if it is given. Classes have the same shares as in its training
+      samples, and there are as many samples as that allows. Without classes, it is tested on the same share of all test
+      samples as it has of the training samples, drawn at random;
+    - global: all test samples.
     """
     check_value("the number of clients", n_clients, PositiveInt)
-    train, true_cluster, test = scheme.split(dataset, n_clients, rng)
+    check_value("the choice of test samples", test, TestSamples)
+    train, true_cluster, tests = scheme.split(dataset, n_clients, rng)
     _check_indices("training", train, len(dataset.y_train))
     _check_minimum(scheme, train)
     owned = owned_classes(dataset, train)
-    if test is None:
-        test = _of_classes(dataset, owned)
-    else:
-        for indices in test:
-            _check_indices("test", [indices], len(dataset.y_test))
-    return Partition(tuple(train), tuple(test), owned, true_cluster)
+    if tests is None:
+        tests = _of_classes(dataset, owned)
+    for indices in {id(indices): indices for indices in tests}.values():
+        _check_indices("test", [indices], len(dataset.y_test))
+    if test == "global":
+        tests = [np.arange(len(dataset.y_test))] * n_clients
+    elif test == "proportional":
+        pairs = enumerate(zip(train, tests, strict=True))
+        tests = [_proportional(dataset, client, own, pool, test_rng or rng) for client, (own, pool) in pairs]
+    return Partition(tuple(train), tuple(tests), owned, true_cluster)
 
 
 def build_scheme(description: Mapping[str, object]) -> AnyScheme:
@@ -74,6 +92,8 @@ def build_scheme(description: Mapping[str, object]) -> AnyScheme:
     if not isinstance(kind, str) or kind not in SCHEMES:
         raise ConfigError(f"there is no scheme of kind {kind!r}{suggestion(str(kind), SCHEMES)}")
     table = {key: value for key, value in description.items() if key != "kind"}
+    if "groups" in table:
+        raise ConfigError("groups come after the scheme: build_division gives both, and grouped makes them")
     return build(SCHEMES[kind], table, "scheme", f"scheme {kind}:")
 
 
@@ -90,6 +110,30 @@ def _of_classes(dataset: Dataset, owned: Sequence[tuple[int, ...]]) -> list[Indi
         return [np.arange(len(dataset.y_test))] * len(owned)
     of_classes = {classes: np.flatnonzero(np.isin(dataset.y_test, classes)) for classes in set(owned)}
     return [of_classes[classes] for classes in owned]
+
+
+def _proportional(dataset: Dataset, client: int, train: Indices, pool: Indices, rng: np.random.Generator) -> Indices:
+    """Test samples from the pool with the class shares of the client's training samples, as many as there can be.
+
+    The class that is scarcest for its share decides: all its samples are drawn, and of the others in proportion,
+    rounded down.
+    """
+    if dataset.targets != "classes":
+        n = max(1, round(len(train) / len(dataset.y_train) * len(dataset.y_test)))
+        return np.sort(rng.permutation(pool)[:n])
+    own = np.bincount(dataset.y_train[train], minlength=dataset.n_classes)
+    there = np.bincount(dataset.y_test[pool], minlength=dataset.n_classes)
+    classes = np.flatnonzero(own)
+    if not there[classes].all():
+        lacking = int(classes[there[classes] == 0][0])
+        raise DataError(
+            f"client {client} trains on class {lacking}, of which there are no test samples for it: its shares of "
+            "classes cannot be had; use test = 'owned'"
+        )
+    scarcest = classes[np.argmin(there[classes] / own[classes])]
+    sizes = own * there[scarcest] // own[scarcest]
+    drawn = [rng.permutation(pool[dataset.y_test[pool] == c])[: sizes[c]] for c in classes]
+    return np.sort(np.concatenate(drawn))
 
 
 def _check_minimum(scheme: Scheme, train: Sequence[Indices]) -> None:

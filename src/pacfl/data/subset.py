@@ -19,11 +19,11 @@ def subset(dataset: Dataset, train: Indices, test: Indices) -> Dataset:
         x_train=dataset.x_train[train],
         y_train=dataset.y_train[train],
         source_train=dataset.source_train[train],
-        attributes_train=_rows(dataset.attributes_train, train),
+        attributes_train=attribute_rows(dataset.attributes_train, train),
         x_test=dataset.x_test[test],
         y_test=dataset.y_test[test],
         source_test=dataset.source_test[test],
-        attributes_test=_rows(dataset.attributes_test, test),
+        attributes_test=attribute_rows(dataset.attributes_test, test),
     )
 
 
@@ -64,7 +64,7 @@ def validation_split(
         x_test=dataset.x_train[validation],
         y_test=dataset.y_train[validation],
         source_test=dataset.source_train[validation],
-        attributes_test=_rows(dataset.attributes_train, validation),
+        attributes_test=attribute_rows(dataset.attributes_train, validation),
     )
     return changed, replace(clients, train_indices=train, test_indices=tests)
 
@@ -75,5 +75,6 @@ def _drawn(labels: TargetArray, per_class: float, rng: np.random.Generator) -> I
     return np.sort(np.concatenate([rng.permutation(c)[: max(1, round(per_class))] for c in classes]))
 
 
-def _rows(attributes: Mapping[str, Flags], rows: Indices) -> dict[str, Flags]:
+def attribute_rows(attributes: Mapping[str, Flags], rows: Indices) -> dict[str, Flags]:
+    """The attributes of some samples."""
     return {name: flags[rows] for name, flags in attributes.items()}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pacfl import algorithms, plugins, settings
-from pacfl.data import Normalise, build_scheme
+from pacfl.data import Normalise, TestSamples, build_division
 from pacfl.data.loading import LOADERS
 from pacfl.data.partition import SCHEMES
 from pacfl.errors import ConfigError
@@ -46,10 +46,16 @@ class Data:
     samples: NonNegativeInt = 0  # for training, drawn evenly from every class; 0: all there are
     validation: ShareBelowOne = 0.0  # part of every client's training samples that replaces its test samples
     normalise: Normalise = later("auto")  # what is normalised: features, channels, or nothing
+    test: TestSamples = later("owned")  # the test samples of each client
+    seed: NonNegativeInt | None = later(None)  # of everything that is drawn about data, instead of the run's
 
     def __post_init__(self) -> None:
         check(self)
-        build_scheme(self.scheme)
+        build_division(self.scheme)
+        if self.validation and self.test != "owned":
+            raise ConfigError(
+                f"Data.validation replaces the test samples, got test {self.test!r} with it; leave out one of them"
+            )
 
 
 @dataclass(frozen=True)

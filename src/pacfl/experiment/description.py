@@ -50,6 +50,7 @@ def _client(dataset: Dataset, divided: Partition, client: int) -> dict[str, Any]
         "labels": _label_counts(dataset, rows),
         "set": dataset.source_names[sets[0]] if len(sets) == 1 else None,  # None: samples of several
         "true_cluster": None if divided.true_cluster is None else int(divided.true_cluster[client]),
+        **({} if divided.transforms is None else {"transform": divided.transforms[client]}),
     }
 
 

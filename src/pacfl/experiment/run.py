@@ -15,8 +15,9 @@ from pacfl.data import (
     Dataset,
     Normalise,
     Partition,
-    build_scheme,
+    build_division,
     data_folder,
+    grouped,
     load,
     normalised,
     partition,
@@ -158,13 +159,17 @@ def _fitting_loss(name: str, dataset: Dataset) -> Loss:
 
 def divide(run: Run, data: Path | None = None) -> tuple[Dataset, Partition]:
     """The data of the run, and what each client has of them."""
+    seed = run.seed if run.data.seed is None else run.data.seed
+    scheme, groups = build_division(run.data.scheme)
     dataset = _source(run, data)
     if run.data.samples:
-        dataset = subsample(dataset, run.data.samples, stream(run.seed, "thinned"))
-    divided = partition(dataset, build_scheme(run.data.scheme), run.data.clients, stream(run.seed, "partition"))
+        dataset = subsample(dataset, run.data.samples, stream(seed, "thinned"))
+    divided = partition(
+        dataset, scheme, run.data.clients, stream(seed, "partition"), run.data.test, stream(seed, "test")
+    )
     if run.data.validation:
-        return validation_split(dataset, divided, run.data.validation, stream(run.seed, "validation"))
-    return dataset, divided
+        dataset, divided = validation_split(dataset, divided, run.data.validation, stream(seed, "validation"))
+    return (dataset, divided) if groups is None else grouped(dataset, divided, groups, stream(seed, "groups"))
 
 
 # Most runs of an experiment share their data, and reading and normalising them may take longer than training

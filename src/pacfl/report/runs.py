@@ -114,6 +114,8 @@ def _clients(folder: RunFolder, n: int) -> Clients:
 def _true_cluster(entry: Mapping[str, Any], n_sets: int) -> str | None:
     if entry["true_cluster"] is None:
         return None
+    if "transform" in entry:
+        return f"true cluster {entry['true_cluster']}: {entry['transform']}"
     return str(entry["set"]) if entry["set"] is not None and n_sets > 1 else f"true cluster {entry['true_cluster']}"
 
 

@@ -1,0 +1,197 @@
+"""Known groups of clients: after any partition, the samples of each group are transformed in a way of its own.
+
+A transform is a row of `TRANSFORMS` and a field of `Groups`: from its setting, the data and a generator it makes its
+options. Each option is a name and a function of samples and targets, None if it changes nothing.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from pacfl.data.dataset import Dataset, Indices, Pixels
+from pacfl.data.partition import Partition, build_scheme, owned_classes
+from pacfl.data.schemes import Scheme, check_classes
+from pacfl.data.subset import attribute_rows
+from pacfl.data.targets import TargetArray
+from pacfl.errors import ConfigError, DataError
+from pacfl.settings import PositiveInt, build, check, hyphened
+
+Samples = tuple[Pixels, TargetArray]
+Change = Callable[[Pixels, TargetArray], Samples]
+
+
+class Option(NamedTuple):
+    """One of the ways in which a transform changes samples."""
+
+    name: str
+    change: Change | None  # None: samples stay as they are
+    of_samples: bool = True  # False: the targets alone are changed
+
+
+@dataclass(frozen=True)
+class Groups:
+    """How groups of clients differ: every combination of the options is a group.
+
+    rotate: degrees, counter-clockwise, by which the images of a group are rotated. Other than multiples of 90 are
+    interpolated, and corners that come from outside are 0.
+    permute_labels: the number of ways to number the classes, of which no two agree on any class; the first leaves
+    them as they are.
+    """
+
+    rotate: tuple[float, ...] | None = None
+    permute_labels: PositiveInt | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rotate, list):
+            object.__setattr__(self, "rotate", tuple(self.rotate))
+        check(self)
+        if all(getattr(self, f.name) is None for f in fields(self)):
+            raise ConfigError(f"groups differ by {' or '.join(hyphened(TRANSFORMS))}; got neither")
+        if self.rotate is not None and len({degrees % 360 for degrees in self.rotate}) < max(len(self.rotate), 1):
+            raise ConfigError(f"rotate must be different angles, at least one, got {list(self.rotate)}")
+
+
+def build_division(description: Mapping[str, object]) -> tuple[Scheme, Groups | None]:
+    """The scheme that is described by its kind and its settings, and the groups on top of it, if there are any.
+
+    >>> build_division({"kind": "iid", "groups": {"rotate": [0, 90]}})
+    (Iid(minimum=1), Groups(rotate=(0.0, 90.0), permute_labels=None))
+    """
+    scheme = build_scheme({key: value for key, value in description.items() if key != "groups"})
+    if "groups" not in description:
+        return scheme, None
+    return scheme, build(Groups, description["groups"], "groups", "scheme groups:")
+
+
+def grouped(
+    dataset: Dataset, clients: Partition, groups: Groups, rng: np.random.Generator
+) -> tuple[Dataset, Partition]:
+    """The clients put into groups of equal size at random, and the data set with the samples of each as its group's.
+
+    Training and test samples are transformed. The true cluster is the group, within the true cluster of the partition
+    if that has one. A test sample that clients of several groups share becomes one sample for each group.
+    """
+    settings = {f.name: getattr(groups, f.name) for f in fields(groups)}
+    used = {name: setting for name, setting in settings.items() if setting is not None}
+    place = rng.permutation(clients.n_clients)
+    options = [TRANSFORMS[name](setting, dataset, rng) for name, setting in used.items()]
+    combined = list(itertools.product(*options))
+    if len(combined) > clients.n_clients:
+        raise DataError(
+            f"{clients.n_clients} clients cannot be of {len(combined)} groups; use more clients or fewer options"
+        )
+    group_of = place % len(combined)
+    changed, tests = _transformed(dataset, clients, group_of, combined)
+    own = 0 if clients.true_cluster is None else clients.true_cluster
+    names = [
+        ", ".join(f"{name} {option.name}" for name, option in zip(hyphened(used), chosen, strict=True))
+        for chosen in combined
+    ]
+    return changed, Partition(
+        clients.train_indices,
+        tests,
+        owned_classes(changed, clients.train_indices),
+        np.unique(own * len(combined) + group_of, return_inverse=True)[1].astype(np.intp),
+        tuple(names[group] for group in group_of),
+    )
+
+
+def _transformed(
+    dataset: Dataset, clients: Partition, group_of: Indices, combined: list[tuple[Option, ...]]
+) -> tuple[Dataset, tuple[Indices, ...]]:
+    """The data set with transformed samples, and where the test samples of each client are in it."""
+    members = [np.flatnonzero(group_of == group) for group in range(len(combined))]
+    x_train, y_train = dataset.x_train, dataset.y_train.copy()
+    if any(_changes_samples(chosen) for chosen in combined):
+        x_train = x_train.copy()
+    for chosen, own in zip(combined, members, strict=True):
+        rows = np.concatenate([clients.train_indices[c] for c in own])
+        if _changes_samples(chosen):
+            x_train[rows], y_train[rows] = _apply(chosen, x_train[rows], y_train[rows])
+        else:
+            _, y_train[rows] = _apply(chosen, x_train[:0], y_train[rows])
+    changed = replace(dataset, x_train=x_train, y_train=y_train)
+    needed = [np.unique(np.concatenate([clients.test_indices[c] for c in own])) for own in members]
+    rows = np.concatenate(needed)
+    if not len(rows):
+        return changed, clients.test_indices
+    x_test, y_test = np.empty((len(rows), *dataset.shape), dataset.x_test.dtype), dataset.y_test[rows]
+    tests: dict[int, Indices] = {}
+    start = 0
+    for chosen, own, some in zip(combined, members, needed, strict=True):
+        block = slice(start, start + len(some))
+        x_test[block], y_test[block] = _apply(chosen, dataset.x_test[some], y_test[block])
+        shared = {id(clients.test_indices[c]): clients.test_indices[c] for c in own}  # one array for many clients
+        moved = {key: start + np.searchsorted(some, indices) for key, indices in shared.items()}
+        tests |= {int(c): moved[id(clients.test_indices[c])] for c in own}
+        start += len(some)
+    changed = replace(
+        changed,
+        x_test=x_test,
+        y_test=y_test,
+        source_test=dataset.source_test[rows],
+        attributes_test=attribute_rows(dataset.attributes_test, rows),
+    )
+    return changed, tuple(tests[c] for c in range(clients.n_clients))
+
+
+def _changes_samples(chosen: tuple[Option, ...]) -> bool:
+    return any(option.change is not None and option.of_samples for option in chosen)
+
+
+def _apply(chosen: tuple[Option, ...], x: Pixels, y: TargetArray) -> Samples:
+    for option in chosen:
+        if option.change is not None:
+            x, y = option.change(x, y)
+    return x, y
+
+
+def _rotations(degrees: tuple[float, ...], dataset: Dataset, rng: np.random.Generator) -> list[Option]:  # noqa: ARG001
+    if len(dataset.shape) == 1:
+        raise DataError(f"{dataset.name}: a table cannot be rotated; groups of tables differ by permute-labels")
+    height, width = dataset.shape[:2]
+    for angle in degrees:
+        if angle % 180 == 90 and height != width:
+            raise DataError(f"{dataset.name}: images of {height}x{width} cannot be rotated by {angle:g} degrees")
+    return [Option(f"{angle:g}", _rotation(angle) if angle % 360 else None) for angle in degrees]
+
+
+def _rotation(degrees: float) -> Change:
+    def rotate(x: Pixels, y: TargetArray) -> Samples:
+        if degrees % 90 == 0:
+            return np.ascontiguousarray(np.rot90(x, int(degrees // 90) % 4, axes=(1, 2))), y
+        from scipy import ndimage  # only here: it takes a while to import
+
+        return ndimage.rotate(x, degrees, axes=(2, 1), reshape=False, order=1), y
+
+    return rotate
+
+
+def _label_maps(n_maps: int, dataset: Dataset, rng: np.random.Generator) -> list[Option]:
+    """Class c becomes that which follows it by so many places in a random order of all classes."""
+    check_classes(dataset, "permute-labels changes", "leave it out")
+    if n_maps > dataset.n_classes:
+        raise DataError(
+            f"{dataset.name}: {dataset.n_classes} classes can be numbered in {dataset.n_classes} ways of which no two "
+            f"agree on a class, got permute-labels = {n_maps}"
+        )
+    order = rng.permutation(dataset.n_classes)
+    maps = [np.empty_like(order) for _ in range(n_maps)]
+    for shift, one in enumerate(maps):
+        one[order] = np.roll(order, -shift)
+    return [
+        Option(str(shift), _relabelling(one) if shift else None, of_samples=False) for shift, one in enumerate(maps)
+    ]
+
+
+def _relabelling(new: Indices) -> Change:
+    return lambda x, y: (x, new[y].astype(np.int64))
+
+
+TRANSFORMS: Final[Mapping[str, Callable[[Any, Dataset, np.random.Generator], list[Option]]]] = {
+    "rotate": _rotations,
+    "permute_labels": _label_maps,
+}
