@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from pacfl.algorithms import FedAvg
+from pacfl.errors import DataError
 from pacfl.federation.aggregation import Aggregation
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, mean, shares
 from pacfl.federation.local import LocalClients
@@ -168,3 +169,13 @@ def test_clusters_do_not_mix_and_silent_ones_keep_their_model() -> None:
     after = cluster_mean(state, [upload(7, 1, 8, 4), upload(5, 9, 0, 7), upload(6, 1, 4, 0)], Aggregation())
     assert after.models.tolist() == [[0, 7], [2, 2], [6, 2]]
     assert after.cluster_of == state.cluster_of
+
+
+class Exclusive(Algorithm):
+    def incompatible(self, state: State, profiles: Mapping[ClientId, Message]) -> Mapping[ClientId, str]:  # noqa: ARG002
+        return dict.fromkeys(profiles.keys() & {1}, "it does not fit")
+
+
+def test_local_clients_that_do_not_fit_together_are_an_error() -> None:
+    with pytest.raises(DataError, match="client 1 cannot join: it does not fit"):
+        run_rounds(Exclusive(), Schedule(rounds=1))

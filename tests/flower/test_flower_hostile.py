@@ -1,7 +1,10 @@
 """Broken and hostile replies: each is refused and named, and the round continues without it."""
 
+import ast
 import logging
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,12 +13,16 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from pacfl.federation.algorithm import Algorithm
+from pacfl.errors import InvalidReplyError
+from pacfl.federation.algorithm import Algorithm, State
+from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, round_plans
+from pacfl.flower import backend as backend_module
 from pacfl.flower.backend import FlowerBackend
+from pacfl.learning.model import Model
 from tests.flower.fake_grid import FakeGrid, Tamper, client_loader
-from tests.small_federation import NAMES, SEED, lively, model, pool, run_rounds, same
+from tests.small_federation import NAMES, SEED, lively, model, pool, run_rounds, same, side
 
 pytestmark = pytest.mark.usefixtures("identity")
 
@@ -180,6 +187,41 @@ def test_ifca_refuses_the_choice_of_a_model_that_does_not_exist(tmp_path: Path) 
 def test_fednova_does_not_believe_in_steps_backward(tmp_path: Path) -> None:
     _, backend = run_federated(lively("fednova"), tmp_path, with_arrays("train", steps=np.array([-4.0])))
     assert {t.what for t in backend.reply_failures} == {"reply refused: took -4.0 steps"}
+
+
+@dataclass(frozen=True)
+class Bounded(Algorithm):
+    """A method of somebody else, with checks of its own."""
+
+    def check_upload(self, own_model: Model, down: Message, up: Message) -> None:
+        super().check_upload(own_model, down, up)
+        if not up["w"].any():
+            raise InvalidReplyError("has only zeros")
+
+    def incompatible(self, state: State, profiles: Mapping[ClientId, Message]) -> Mapping[ClientId, str]:
+        return {c: "is one too many" for c in profiles if c > 4 and c not in state.cluster_of}
+
+
+def test_an_algorithm_checks_what_the_transport_does_not_know(tmp_path: Path) -> None:
+    done, backend = run_federated(Bounded(), tmp_path, with_arrays("train", w=np.zeros(D, np.float32)))
+    assert {(t.client, t.what) for t in backend.reply_failures} == {
+        (HOSTILE, "reply refused: has only zeros"),
+        (5, "reply refused: is one too many"),
+    }
+    assert set(done[-1].state.cluster_of) == {0, 1, 2, 3, 4}
+
+
+def test_the_transport_knows_no_name_of_an_array() -> None:
+    names = set()
+    for name in NAMES:
+        algorithm = lively(name)
+        profile = side(algorithm).profile(0, 0)
+        down = algorithm.download(algorithm.admit(algorithm.init_server(model()), {0: profile}), 0)
+        names |= {*profile, *algorithm.upload_specs(model(), down)}
+    assert names == {"w", "dc", "direction", "steps", "choice", "basis", "split_half_angles"}
+    for path in sorted(Path(backend_module.__file__).parent.rglob("*.py")):
+        constants = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        assert not constants & names, path
 
 
 def test_the_server_waits_for_a_missing_reply_until_the_deadline(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from pacfl.flower.backend import FlowerBackend
 from pacfl.flower.client_handlers import HANDLERS, client_app, handle
 from pacfl.flower.client_memory import ClientMemory
 from pacfl.flower.message_types import EVALUATE, MESSAGE_TYPES, SIGNATURE, TRAIN
-from pacfl.flower.reply_checks import check_profile, profile_specs
 from pacfl.flower.site import Site, load_client
 from tests.flower.fake_grid import FakeGrid, client_loader
 from tests.small_federation import NAMES, SEED, lively, model, pool, same
@@ -147,7 +146,7 @@ def test_profiles_of_every_setting_are_accepted(tmp_path: Path) -> None:
     for chosen in ({}, {"per_class": True}, {"signature_epsilon": 50.0}, {"rank": 5, "measure": "sum"}):
         algorithm = build("pacfl", **chosen)
         side, _ = client_loader(algorithm, tmp_path)()
-        check_profile(side.profile(0, 2), profile_specs(algorithm, model()))
+        algorithm.check_profile(model(), side.profile(0, 2))
 
 
 # A user's data

@@ -13,14 +13,15 @@ pytest.importorskip("flwr")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
+from pacfl.algorithms import PACFL
 from pacfl.errors import InvalidReplyError
 from pacfl.flower import wire
-from pacfl.flower.reply_checks import ArraySpec, check_profile, check_size
+from pacfl.flower.reply_checks import check_size
+from tests.small_federation import model
 
 often = examples(80)
 
 BASIS = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0].astype(np.float32)
-SPECS = {"basis": ArraySpec((-1, -1), "f"), "split_half_angles": ArraySpec((-1,), "f")}
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -40,7 +41,7 @@ def record(name: str, data: bytes) -> RecordDict:
 @given(data=damaged(npy(BASIS)), name=st.sampled_from(["basis", "w", ""]))
 def test_a_forged_array_is_refused_or_a_profile(data: bytes, name: str) -> None:
     def read() -> None:
-        check_profile(wire.unpack(record(name, data), 10_000), SPECS)
+        PACFL().check_profile(model(), wire.unpack(record(name, data), 10_000))
 
     refused_or_read(read, InvalidReplyError)
 

@@ -4,9 +4,11 @@ from typing import final
 
 import numpy as np
 
+from pacfl.errors import InvalidReplyError
 from pacfl.federation.algorithm import Algorithm, State, Upload, effective_steps, mean, require_sgd
 from pacfl.federation.message import Message
 from pacfl.learning.client_context import ClientContext, LocalTraining
+from pacfl.learning.model import Model
 
 
 @final
@@ -30,6 +32,11 @@ class FedNova(Algorithm):
 
     def upload_start(self, down: Message) -> Message:  # noqa: ARG002 - a direction is a change already
         return {}
+
+    def check_upload(self, model: Model, down: Message, up: Message) -> None:
+        super().check_upload(model, down, up)
+        if not (steps := float(up["steps"][0])) > 0:
+            raise InvalidReplyError(f"took {steps} steps")
 
     def aggregate(self, state: State, uploads: Sequence[Upload]) -> State:
         if not uploads:

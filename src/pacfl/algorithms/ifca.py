@@ -5,7 +5,7 @@ from zlib import crc32
 
 import numpy as np
 
-from pacfl.errors import ConfigError
+from pacfl.errors import ConfigError, InvalidReplyError
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.client_context import ClientContext
@@ -42,6 +42,11 @@ class IFCA(Algorithm):
         choice = _best(context, down)
         w, _ = context.sgd(down["models"][choice])
         return {"w": w, "choice": np.array([choice])}, memory
+
+    def check_upload(self, model: Model, down: Message, up: Message) -> None:
+        super().check_upload(model, down, up)
+        if not 0 <= (choice := int(up["choice"][0])) < len(down["models"]):
+            raise InvalidReplyError(f"chose model {choice} of {len(down['models'])}")
 
     def aggregate(self, state: State, uploads: Sequence[Upload]) -> State:
         chosen = {u.client: int(u.content["choice"][0]) for u in uploads}

@@ -7,7 +7,16 @@ import numpy as np
 from pacfl.errors import ConfigError
 from pacfl.federation.aggregation import Randomness
 from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.membership import Floats, PACFLState, admitted, without
+from pacfl.federation.checks import ArraySpec, ArraySpecs
+from pacfl.federation.membership import (
+    MOST_COLUMNS,
+    Floats,
+    PACFLState,
+    admitted,
+    check_signature,
+    incomparable,
+    without,
+)
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.private import Promise, private_profile
 from pacfl.learning.client_context import ClientContext
@@ -15,6 +24,7 @@ from pacfl.learning.model import Model
 from pacfl.privacy import gaussian_sigma
 from pacfl.settings import NonNegative, PositiveInt, Share
 from pacfl.subspace import Clustering, Linkage, Measure, cluster, proximity, signature, split_half_angles
+from pacfl.subspace.split_half import SPLITS
 
 
 @final
@@ -67,6 +77,18 @@ class PACFL(Algorithm):
         if self.signature_epsilon is None or self.signature_noise != "secret":
             return None
         return Promise(float(self.signature_epsilon), float(self.signature_delta), (self.rank, self.measure))
+
+    def profile_specs(self, model: Model) -> ArraySpecs:  # noqa: ARG002 - signatures are of data
+        # A basis of more columns than the rank would be near everybody's
+        columns = MOST_COLUMNS if self.per_class else self.rank
+        return {"basis": ArraySpec((-1, -1), "f", columns), "split_half_angles": ArraySpec((-1,), "f", SPLITS)}
+
+    def check_profile(self, model: Model, profile: Message) -> None:
+        super().check_profile(model, profile)
+        check_signature(profile["basis"], profile["split_half_angles"])
+
+    def incompatible(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> Mapping[ClientId, str]:
+        return incomparable(state, profiles)
 
     def admit(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> PACFLState:
         return admitted(state, profiles, self._cluster)

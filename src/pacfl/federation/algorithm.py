@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pacfl.errors import ConfigError
 from pacfl.federation.aggregation import Aggregation, Start, centre
+from pacfl.federation.checks import ArraySpec, ArraySpecs, check_arrays, check_norms, dummy_context
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.private import Promise
 from pacfl.learning.client_context import ClientContext
@@ -77,6 +78,31 @@ class Algorithm:
     def aggregate(self, state: Any, uploads: Sequence[Upload]) -> Any:
         """Take the uploads of a round into account; there may be none."""
         return cluster_mean(state, uploads, self.aggregation)
+
+    # The server's checks, which raise InvalidReplyError
+
+    def profile_specs(self, model: Model) -> ArraySpecs:
+        """The arrays of a valid profile: by default those for a few dummy samples, of any lengths."""
+        profile = self.profile(dummy_context(model))
+        return {name: ArraySpec((-1,) * array.ndim, array.dtype.kind) for name, array in profile.items()}
+
+    def upload_specs(self, model: Model, down: Message) -> ArraySpecs:
+        """The arrays of a valid upload: by default those for a few dummy samples, without training."""
+        up, _ = self.train(dummy_context(model), down, self.init_client(model))
+        return {name: ArraySpec(array.shape, array.dtype.kind) for name, array in up.items()}
+
+    def check_profile(self, model: Model, profile: Message) -> None:
+        """Refuse a profile that does not fit, or is not finite."""
+        check_arrays(profile, self.profile_specs(model))
+
+    def check_upload(self, model: Model, down: Message, up: Message) -> None:
+        """Refuse an upload that does not fit, is not finite, or is implausibly large."""
+        check_arrays(up, self.upload_specs(model, down))
+        check_norms(up, model)
+
+    def incompatible(self, state: Any, profiles: Mapping[ClientId, Message]) -> Mapping[ClientId, str]:  # noqa: ARG002
+        """Clients whose profiles do not fit those of others, and why; these cannot join."""
+        return {}
 
     # The client: pure functions, memory included
 

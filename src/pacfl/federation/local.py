@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from threadpoolctl import threadpool_limits
 
+from pacfl.errors import DataError
 from pacfl.federation.algorithm import Upload
 from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.message import ClientId, Message
@@ -55,6 +56,11 @@ class LocalClients:
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
         """What clients report about their data."""
         return dict(zip(clients, self.run_jobs(ClientSide.profile, [(t, c) for c in clients]), strict=True))
+
+    def refuse(self, t: int, reasons: Mapping[ClientId, str]) -> None:  # noqa: ARG002 - one form for all clients
+        """All clients are of one data set: it cannot be used."""
+        client, reason = next(iter(reasons.items()))
+        raise DataError(f"client {client} cannot join: {reason}")
 
     def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
         """Local training. A client whose reply is lost has trained all the same, and remembers."""

@@ -1,18 +1,24 @@
 """Who is in which cluster, by signature: newcomers are assigned, clients that leave for good are forgotten."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.errors import InvalidReplyError
 from pacfl.federation.algorithm import State
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.model import Vector
 from pacfl.subspace import Clustering, assign_newcomers
 
 Floats = NDArray[np.float32]
+
+ORTHONORMAL_WITHIN: Final = 1e-3  # of signatures in float32
+MOST_COLUMNS: Final = 10_000  # of a signature per class
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -49,6 +55,30 @@ def admitted(
     cluster_of = {**state.cluster_of, **dict(zip(bases, rows, strict=True))}
     clustering = replace(clustering, labels=np.array(rows, dtype=np.intp))
     return replace(state, models=models, cluster_of=cluster_of, bases=bases, clustering=clustering)
+
+
+def check_signature(basis: NDArray[Any], split_half_angles: NDArray[Any]) -> None:
+    """Refuse a basis that is not orthonormal, and degrees that no two subspaces have.
+
+    Within that a claim of degrees is accepted: docs/hostile.md says what it can do.
+    """
+    features, columns = basis.shape
+    if not 1 <= columns <= min(features, MOST_COLUMNS):
+        raise InvalidReplyError(f"'basis' has {columns} columns of {features} features")
+    exact = basis.astype(np.float64)
+    error = float(np.abs(exact.T @ exact - np.eye(columns)).max())
+    if error > ORTHONORMAL_WITHIN:
+        raise InvalidReplyError(f"'basis' is not orthonormal (off by {error:.2g})")
+    if not ((split_half_angles >= 0) & (split_half_angles <= 90 * columns)).all():
+        raise InvalidReplyError(f"'split_half_angles' must be degrees from 0 to {90 * columns}")
+
+
+def incomparable(state: PACFLState, profiles: Mapping[ClientId, Message]) -> dict[ClientId, str]:
+    """Clients whose signatures have another number of features than those of others, or of most if all are new."""
+    rows = {c: len(profile["basis"]) for c, profile in profiles.items()}
+    features = [len(basis) for basis in state.bases.values()] or list(rows.values())
+    expected = Counter(features).most_common(1)
+    return {c: f"'basis' has {n} features, expected {expected[0][0]}" for c, n in rows.items() if n != expected[0][0]}
 
 
 def without(state: PACFLState, clients: Set[ClientId]) -> PACFLState:

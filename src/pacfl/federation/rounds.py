@@ -29,6 +29,9 @@ class Clients(Protocol):
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
         """What clients report about their data when they join. Replies may be missing."""
 
+    def refuse(self, t: int, reasons: Mapping[ClientId, str]) -> None:
+        """Some of the profiles do not fit those of other clients: record why these clients cannot join, or raise."""
+
     def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
         """Local training. Replies may be missing: lost replies are normal."""
 
@@ -77,6 +80,9 @@ def rounds(
         unknown = (c for c in plan.sampled if c not in state.cluster_of and c not in plan.joining)
         asked = (*plan.joining, *unknown)
         profiles = clients.profile(t, asked) if asked else {}
+        if refused := algorithm.incompatible(state, profiles):
+            clients.refuse(t, refused)
+            profiles = {c: profile for c, profile in profiles.items() if c not in refused}
         state = algorithm.admit(state, profiles) if profiles else state
         downloads = {c: algorithm.download(state, c) for c in plan.sampled if c in state.cluster_of}
         uploads = clients.train(t, downloads, plan.lost) if downloads else []

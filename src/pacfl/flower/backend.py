@@ -1,9 +1,8 @@
 """The Flower backend: clients behind a Grid, simulated or remote. Replies may be late, broken or hostile."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import TypeVar
 
 from flwr.app import Message as Envelope
@@ -17,16 +16,7 @@ from pacfl.federation.rounds import Score, Scores
 from pacfl.flower import wire
 from pacfl.flower.inbox import collect_replies
 from pacfl.flower.message_types import EVALUATE, SIGNATURE, TRAIN
-from pacfl.flower.reply_checks import (
-    LARGEST_PROFILE,
-    ArraySpecs,
-    check_profile,
-    check_size,
-    check_upload,
-    incompatible,
-    profile_specs,
-    upload_specs,
-)
+from pacfl.flower.reply_checks import LARGEST_PROFILE, check_size, largest_upload
 from pacfl.learning.model import Model
 
 log = logging.getLogger("pacfl")
@@ -54,7 +44,6 @@ class FlowerBackend:
     deadline: float = 86_400.0  # seconds
     poll: float = 0.05  # seconds
     evaluate_in_training: bool = False
-    features: int | None = None  # of signatures, once there is one
     metrics: tuple[str, ...] = ()  # that scores may have beside the primary one
     safe: int | None = None  # rounds before this one will not be asked for again; None: before the current one
     reply_failures: list[ReplyFailure] = field(default_factory=list)
@@ -64,31 +53,30 @@ class FlowerBackend:
 
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
         """Profiles of clients; those without a valid reply are missing."""
-        specs = profile_specs(self.algorithm, self.model)
-        largest = LARGEST_PROFILE if specs else 0
+        largest = LARGEST_PROFILE if self.algorithm.profile_specs(self.model) else 0
 
         def read(client: ClientId, content: RecordDict) -> Message:  # noqa: ARG001 - one signature for all readers
             profile = wire.unpack(content, largest)
-            check_profile(profile, specs)
+            self.algorithm.check_profile(self.model, profile)
             return profile
 
-        received = self._read(t, self._query(SIGNATURE, t, {c: {} for c in clients}, {}, largest), read)
-        for client, why in incompatible(received, self.features).items():
+        return self._read(t, self._query(SIGNATURE, t, {c: {} for c in clients}, {}, largest), read)
+
+    def refuse(self, t: int, reasons: Mapping[ClientId, str]) -> None:
+        """Record why some clients cannot join."""
+        for client, why in reasons.items():
             self._fail(t, client, f"reply refused: {why}")
-            del received[client]
-        self.note_features(received.values())
-        return received
 
     def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
         """Local training. A client whose reply is lost has trained all the same, and its memory has changed."""
         about = {"safe": t if self.safe is None else self.safe, "evaluate": self.evaluate_in_training}
-        specs = self._upload_specs(downloads)
-        replies = self._query(TRAIN, t, downloads, about, max(map(_bytes, specs.values()), default=0))
+        largest = self._largest_uploads(downloads)
+        replies = self._query(TRAIN, t, downloads, about, max(largest.values(), default=0))
         self.piggybacked = {}
 
         def read(client: ClientId, content: RecordDict) -> Upload:
-            up = wire.unpack(content, _bytes(specs[client]))
-            check_upload(up, specs[client], self.model, len(downloads[client].get("models", "1")))
+            up = wire.unpack(content, largest[client])
+            self.algorithm.check_upload(self.model, downloads[client], up)
             size = check_size(wire.about(content).get("size"))
             self.piggybacked[client] = wire.scores(content, self.metrics)
             return Upload(client, size, up)
@@ -108,17 +96,12 @@ class FlowerBackend:
 
         return by_protocol(self._read(t, self._query(EVALUATE, t, downloads, about, 0), read))
 
-    def note_features(self, profiles: Iterable[Message]) -> None:
-        """Signatures must have as many features as earlier ones."""
-        for profile in profiles:
-            self.features = len(profile["basis"]) if "basis" in profile else self.features
-
-    def _upload_specs(self, downloads: Mapping[ClientId, Message]) -> dict[ClientId, ArraySpecs]:
-        """What each client's upload must look like: the same for downloads of the same shapes."""
+    def _largest_uploads(self, downloads: Mapping[ClientId, Message]) -> dict[ClientId, int]:
+        """The bytes of each client's upload, at most: the same for downloads of the same shapes."""
         shapes = {c: tuple((name, array.shape) for name, array in down.items()) for c, down in downloads.items()}
         example = {shape: downloads[c] for c, shape in shapes.items()}
-        specs = {shape: upload_specs(self.algorithm, self.model, down) for shape, down in example.items()}
-        return {c: specs[shape] for c, shape in shapes.items()}
+        largest = {s: largest_upload(self.algorithm.upload_specs(self.model, down)) for s, down in example.items()}
+        return {c: largest[shape] for c, shape in shapes.items()}
 
     def _query(
         self, message_type: str, t: int, requests: Mapping[ClientId, Message], about: wire.About, largest: int
@@ -173,7 +156,3 @@ def by_protocol(scores: Mapping[ClientId, Mapping[str, Score]]) -> Scores:
     """Scores by protocol and client, from those by client and protocol."""
     protocols = dict.fromkeys(protocol for own in scores.values() for protocol in own)
     return {p: {client: own[p] for client, own in scores.items() if p in own} for p in protocols}
-
-
-def _bytes(specs: ArraySpecs) -> int:
-    return sum(8 * prod(spec.shape) for spec in specs.values())

@@ -67,7 +67,6 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
         safe=max(start - 1, 0),
     )
     state = checkpoint.get("state") or algorithm.init_server(model)
-    backend.note_features({"basis": basis} for basis in getattr(state, "bases", {}).values())
     folder.truncate_records(start)
     log.info("federation %s: round %d of %d is next", backend.federation, start + 1, run.schedule.rounds)
     former = folder.records()
