@@ -2,6 +2,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,44 @@ def test_an_engine_that_differs_is_not_used(
     monkeypatch.setattr(Native, method, off)
     assert isinstance(build_engine("auto", supported(), SHAPE), Eager)
     assert "differs from the eager engine's by" in caplog.text
+
+
+@pytest.mark.parametrize("without", ["mask", "sample_weight", "inner_step"])
+def test_an_engine_that_ignores_an_option_is_not_used(
+    without: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    correct = Native.sgd
+
+    def careless(*args: Any) -> Vector:
+        *others, terms = args
+        return correct(*others, replace(terms, **{without: None}))
+
+    monkeypatch.setattr(Native, "sgd", careless)
+    assert isinstance(build_engine("auto", supported(), SHAPE), Eager)
+    assert "a training with" in caplog.text
+
+
+def test_frozen_parameters_are_compiled_and_do_not_move() -> None:
+    """As in the eager engine, with weight decay."""
+
+    def build() -> nn.Module:
+        module = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+        module.get_submodule("1").requires_grad_(requires_grad=False)
+        return module
+
+    model = as_model(build, 0)
+    native, eager = (build_engine(name, model, SHAPE) for name in ("native", "eager"))
+    rng = np.random.default_rng(0)
+    given = Samples(rng.normal(size=(11, *SHAPE)).astype(np.float32), rng.integers(0, 3, 11))
+    learning = LocalTraining(batch_size=3, momentum=0.9, weight_decay=0.1)
+    order = np.stack([rng.permutation(11) for _ in range(4)])
+    one, other = (e.sgd(model.initial, given, order, learning) for e in (native, eager))
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+    for trained in (one, other):
+        assert trained[:35].tobytes() == model.initial[:35].tobytes()
+        assert (trained[35:] != model.initial[35:]).all()
+    for gradient in (native.gradient(model.initial, given), eager.gradient(model.initial, given)):
+        assert not gradient[:35].any()
 
 
 def test_an_engine_that_returns_nan_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

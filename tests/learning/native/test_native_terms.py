@@ -11,6 +11,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from pacfl.errors import ModelError
 from pacfl.learning.client_context import GradientTerms, LocalTraining, Samples
+from pacfl.learning.eager import Eager
 from pacfl.learning.model import Vector, as_model
 from pacfl.learning.native.engine import Native
 from pacfl.learning.native.reading import read_plan
@@ -96,6 +97,14 @@ def test_all_weights_in_the_mask_and_samples_of_weight_one_change_no_bit(name: s
     assert trained[0] == trained[1]
 
 
+@pytest.mark.parametrize("name", ["lenet5-grey", "padded", "alone", "flat"])
+def test_masks_and_weights_are_those_of_the_eager_engine(name: str) -> None:
+    w, given = model(name).initial, samples(name, N)
+    changed = replace(terms(name)["all"], mask=mask(name), sample_weight=weights())
+    ours, theirs = (e.sgd(w, given, ORDER, LEARNING, changed) for e in (engine(name), Eager(model(name))))
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+
+
 def test_samples_of_weight_zero_do_not_count() -> None:
     name = "padded"
     w, weight, given = model(name).initial, weights(), samples(name, N)
@@ -147,8 +156,9 @@ def test_wrong_masks_and_weights_are_refused() -> None:
         train(GradientTerms(sample_weight=weights()[1:]))
     with pytest.raises(ModelError, match=r"local_step.*engine = eager or auto"):
         train(GradientTerms(local_step=lambda module, x, y: module(x).sum() + y.sum()))
-    with pytest.raises(ModelError, match=r"cross-entropy, got squared-error; use engine = eager or auto"):
-        engine("flat").sgd(w, given, ORDER, replace(LEARNING, loss="squared-error"))
+    for other in (replace(LEARNING, loss="squared-error"), replace(LEARNING, optimiser="adam", momentum=0.0)):
+        with pytest.raises(ModelError, match=f"got {other.optimiser} on {other.loss}; use engine = eager or auto"):
+            engine("flat").sgd(w, given, ORDER, other)
 
 
 def test_no_weight_may_be_in_the_mask() -> None:

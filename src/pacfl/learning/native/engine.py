@@ -17,7 +17,7 @@ from pacfl.learning.native.plan import Plan
 from pacfl.learning.native.program import Program, write_program
 from pacfl.learning.native.target import Target, machine
 
-CROSS_ENTROPY = "cross-entropy"  # the loss that is compiled
+COMPILED = ("sgd", "cross-entropy")  # optimiser, loss
 AT_ONCE = 20  # samples in the workspace when no batch says how many
 
 _ARRAY, _NUMBER, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
@@ -54,12 +54,7 @@ class Native:
         seed: int = 0,  # noqa: ARG002 - nothing is drawn here
     ) -> Vector:
         """Train from w on batches in the given order."""
-        if learning.loss != CROSS_ENTROPY:
-            raise ModelError(
-                f"the native engine trains on {CROSS_ENTROPY}, got {learning.loss}; use engine = eager or auto"
-            )
-        if terms.local_step is not None:
-            raise ModelError("the native engine runs no torch code, so no local_step; use engine = eager or auto")
+        _check_compiled(learning, terms)
         x, y, rows = self._located(samples)
         ordered = _checked_order(order, len(rows), rows)
         sample_weight = _weights_in(order, len(rows), terms.sample_weight)
@@ -206,6 +201,17 @@ def _aligned(n: int) -> _Floats:
     start = -_at(padded) % 64 // 4
     values = padded[start : start + n]
     return _Floats(values, _at(values))
+
+
+def _check_compiled(learning: LocalTraining, terms: GradientTerms) -> None:
+    """Refuse trainings that compiled code cannot do."""
+    if (learning.optimiser, learning.loss) != COMPILED:
+        raise ModelError(
+            f"the native engine trains with {COMPILED[0]} on {COMPILED[1]}, got {learning.optimiser} on "
+            f"{learning.loss}; use engine = eager or auto"
+        )
+    if terms.local_step is not None:
+        raise ModelError("the native engine runs no torch code, so no local_step; use engine = eager or auto")
 
 
 def _checked_order(order: NDArray[np.int64], n: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
