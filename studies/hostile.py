@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl import PACFL, Aggregation, Algorithm, BySet, FedAvg, LocalTraining, Schedule, digits, federate, partition
+from pacfl import PACFL, Aggregation, Algorithm, BySet, FedAvg, LocalTraining, digits, federate, partition
 from pacfl.data import Dataset, Partition
 from pacfl.federation.aggregation import Rule
 from pacfl.federation.message import ClientId, Message
@@ -170,10 +170,11 @@ def infiltrators(share: float) -> frozenset[int]:
 def accuracy(algorithm: Algorithm, hostile: frozenset[int], seed: int) -> float:
     """Mean accuracy of the models that honest clients receive after the last round."""
     dataset, clients = federation(seed)
-    schedule = Schedule(rounds=8, participation=1.0)
-    records = list(federate(dataset, clients, lambda: mlp((1, 8, 8), 10, 32), algorithm, LEARNING, schedule, seed=seed))
-    scores = records[-2]["by_client"]["received"]
-    return float(np.mean([score[0] for c, score in scores.items() if int(c) not in hostile]))
+    result = federate(
+        (dataset, clients), lambda: mlp((1, 8, 8), 10, 32), algorithm, LEARNING, rounds=8, participation=1.0, seed=seed
+    )
+    scores = result.by_client["received"]["accuracy"]
+    return float(np.mean([score for c, score in scores.items() if c not in hostile]))
 
 
 def of_updates(seeds: int) -> Iterator[str]:

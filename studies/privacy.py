@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl import PACFL, BySet, LocalTraining, Schedule, digits, federate, partition
+from pacfl import PACFL, BySet, LocalTraining, digits, federate, partition
 from pacfl.learning.nets import mlp
 from pacfl.privacy import gaussian_sigma, private_signature, seeded
 from pacfl.subspace import adjusted_rand_index, choose_threshold, proximity, signature, split_half_angles
@@ -73,12 +73,14 @@ def trained(name: str, seed: int, epsilons: Sequence[float | None]) -> Iterator[
     """Digits in four domains, forty clients: clusters, and accuracy of the received models."""
     dataset = digits()
     split = partition(dataset, BySet((10, 10, 10, 10), 140), 40, np.random.default_rng(seed))
-    learning, schedule = LocalTraining(epochs=2, lr=0.1), Schedule(rounds=15, participation=0.25)
+    learning = LocalTraining(epochs=2, lr=0.1)
     for epsilon in epsilons:
         pacfl = PACFL(signature_epsilon=epsilon, signature_noise="seeded")
-        *_, result = federate(dataset, split, lambda: mlp((1, 8, 8), 10, 32), pacfl, learning, schedule, seed=seed)
-        accuracy = result["accuracy"]["received"]["mean"]
-        yield Outcome(name, epsilon, result["clusters"], result["ari"], accuracy)
+        result = federate(
+            (dataset, split), lambda: mlp((1, 8, 8), 10, 32), pacfl, learning, rounds=15, participation=0.25, seed=seed
+        )
+        assert result.ari is not None  # the domains are known
+        yield Outcome(name, epsilon, result.n_clusters, result.ari, result.accuracy["received"].mean)
 
 
 def table(outcomes: Sequence[Outcome]) -> Iterator[str]:

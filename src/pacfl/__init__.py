@@ -25,7 +25,10 @@ _PARTS: Final = {
         "CFL", "FedAvg", "FedAvgFT", "FedNova", "FedProx", "IFCA", "LGFedAvg", "LocalOnly", "PACFL",
         "PerFedAvg", "Scaffold",
     ),
-    "pacfl.experiment.api": ("federate", "from_clients"),
+    "pacfl.experiment.records": ("RoundRecord", "Spread"),
+    "pacfl.experiment.callbacks": ("EarlyStopping", "STOP"),
+    "pacfl.experiment.result": ("Result",),
+    "pacfl.experiment.api": ("federate", "rounds"),
 }  # fmt: skip
 _PART_OF: Final = {name: part for part, names in _PARTS.items() for name in names}
 

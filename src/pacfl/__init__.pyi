@@ -21,7 +21,12 @@ from pacfl.data import load as load
 from pacfl.data import mixture as mixture
 from pacfl.data import partition as partition
 from pacfl.experiment.api import federate as federate
-from pacfl.experiment.api import from_clients as from_clients
+from pacfl.experiment.api import rounds as rounds
+from pacfl.experiment.callbacks import STOP as STOP
+from pacfl.experiment.callbacks import EarlyStopping as EarlyStopping
+from pacfl.experiment.records import RoundRecord as RoundRecord
+from pacfl.experiment.records import Spread as Spread
+from pacfl.experiment.result import Result as Result
 from pacfl.federation.aggregation import Aggregation as Aggregation
 from pacfl.federation.algorithm import Algorithm as Algorithm
 from pacfl.federation.schedule import Schedule as Schedule

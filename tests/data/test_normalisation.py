@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 from torch import nn
 
-from pacfl import FedAvg, LocalTraining, Schedule, federate
+from pacfl import FedAvg, LocalTraining, federate
 from pacfl.data import Dataset, Iid, Normalise, from_arrays, mixture, normalisation, normalised, partition
 from pacfl.errors import DataError
 from pacfl.experiment.run import prepare
@@ -106,9 +106,9 @@ def test_a_column_of_a_large_unit_does_not_hide_the_others_from_a_model() -> Non
     y = (x[:, 0] > 0).astype(int)
     data = from_arrays(x[:160], y[:160], x[160:], y[160:])
     clients = partition(data, Iid(), 4, np.random.default_rng(0))
-    plan = LocalTraining(epochs=5, lr=0.1), Schedule(rounds=5, participation=1.0)
-    *_, result = federate(data, clients, lambda: nn.Linear(3, 2), FedAvg(), *plan)
-    assert result["accuracy"]["received"]["mean"] > 0.9
+    training = LocalTraining(epochs=5, lr=0.1)
+    result = federate((data, clients), lambda: nn.Linear(3, 2), FedAvg(), training, rounds=5, participation=1.0)
+    assert result.accuracy["received"].mean > 0.9
 
 
 def test_a_table_of_constant_columns_cannot_be_normalised() -> None:

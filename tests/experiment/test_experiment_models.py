@@ -47,7 +47,7 @@ def test_stored_models_score_what_the_run_reported(name: str, tmp_path: Path) ->
             for client, (accuracy, loss) in record["by_client"][protocol].items():
                 with one_thread():
                     score = side._score(protocol, getattr(models, protocol)(int(client)), 0, int(client))
-                assert (score.accuracy, score.loss) == (accuracy, loss), (protocol, client)
+                assert (score.primary, score.loss) == (accuracy, loss), (protocol, client)
                 compared += 1
     assert compared == 2 * 5
     assert {str(c): models.cluster(c) for c in models.clients} == folder.records()[-1]["cluster_of"]

@@ -15,18 +15,24 @@ def load_result(folder: RunFolder, solo: Sequence[RunFolder], targets: Sequence[
     result, run = folder.result(), folder.content()
     if result is None or run is None:
         return None
-    end = run["schedule"]["rounds"]
+    end = n_rounds(folder)
     records = folder.records()
     baseline = local_baseline(folder, solo)
     result["alone"] = None if baseline is None else baseline.path.name
     theirs = [None] * len(records) if baseline is None else baseline.records()
-    result["worse_than_alone"] = below_local(records[end], theirs[end])
+    result["worse_than_alone"] = below_local(records[end], theirs[end if baseline is None else n_rounds(baseline)])
     if "newcomers" in result:
         result["newcomers"]["worse_than_alone"] = below_local(records[-1], theirs[-1])
     if targets:
         check_targets(targets, metric_of(result))
         result["to_target"] = {str(target): to_target(records[: end + 1], target) for target in targets}
     return result
+
+
+def n_rounds(folder: RunFolder) -> int:
+    """Rounds of training of a finished run: those of its schedule, or fewer if it was ended early."""
+    ended = (folder.result() or {}).get("ended_after")
+    return int(_of(folder, "schedule")["rounds"] if ended is None else ended)
 
 
 def solo_runs(folders: Sequence[RunFolder]) -> list[RunFolder]:
@@ -80,4 +86,5 @@ def _compared(folder: RunFolder) -> Any:
     """What two runs must have in common to be compared client by client."""
     schedule = {key: value for key, value in _of(folder, "schedule").items() if key not in EVALUATION_SETTINGS}
     metric = metric_of(folder.result() or next(iter(folder.records()), {}))
-    return _of(folder, "seed"), _of(folder, "data"), _of(folder, "model"), schedule, metric
+    stopping = (folder.content() or {}).get("stopping")
+    return _of(folder, "seed"), _of(folder, "data"), _of(folder, "model"), schedule, metric, stopping

@@ -28,8 +28,11 @@ def environment() -> dict[str, str]:
     }
 
 
-def clients(dataset: Dataset, divided: Partition, digest: str) -> dict[str, Any]:
-    """Every client's samples, labels, data set and true cluster, as plain values."""
+def clients(dataset: Dataset, divided: Partition, digest: str, names: Sequence[object] | None = None) -> dict[str, Any]:
+    """Every client's samples, labels, data set and true cluster, as plain values; names: if the user gave any."""
+    described = [_client(dataset, divided, c) for c in range(divided.n_clients)]
+    if names is not None:
+        described = [{"name": name, **client} for name, client in zip(names, described, strict=True)]
     return {
         "data": dataset.name,
         "digest": digest,
@@ -37,7 +40,7 @@ def clients(dataset: Dataset, divided: Partition, digest: str) -> dict[str, Any]
         "targets": dataset.targets,
         "classes": dataset.n_classes,
         "sets": list(dataset.source_names),
-        "clients": [_client(dataset, divided, c) for c in range(divided.n_clients)],
+        "clients": described,
     }
 
 

@@ -1,7 +1,7 @@
 """The models of a finished run: those of the clusters, and what every client needs to build its own."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.local import one_thread
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.schedule import RoundPlan
-from pacfl.learning.model import Vector
+from pacfl.learning.model import Model, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +24,22 @@ class StoredModels:
     downloads: Mapping[ClientId, Message]  # what the server would send next
     memory: Mapping[ClientId, Message]  # of clients that have trained
     evaluated_in: Mapping[ClientId, int]  # the round, from 0, in which a client was evaluated last
+    personal: Mapping[ClientId, Vector] = field(default_factory=dict)  # where they were asked for
 
     def save(self, folder: RunStore) -> None:
         """Store them in the folder of their run."""
-        folder.save_models({f.name: getattr(self, f.name) for f in fields(self)})
+        content = {f.name: getattr(self, f.name) for f in fields(self)}
+        if not self.personal:
+            del content["personal"]
+        folder.save_models(content)
+
+
+def read_models(content: Mapping[str, Any], where: str) -> StoredModels:
+    """Models as they were stored."""
+    try:
+        return StoredModels(**content)
+    except TypeError:
+        raise StoreError(f"{where}: its models are of another release of pacfl; run it again (--rerun)") from None
 
 
 def stored_models(folder: RunFolder) -> StoredModels:
@@ -37,10 +49,7 @@ def stored_models(folder: RunFolder) -> StoredModels:
         raise StoreError(
             f"{folder.path}: has no models; a run has them when it is finished, unless --no-models is given"
         )
-    try:
-        return StoredModels(**content)
-    except TypeError:
-        raise StoreError(f"{folder.path}: its models are of another release of pacfl; run it again (--rerun)") from None
+    return read_models(content, str(folder.path))
 
 
 def final_models(
@@ -66,10 +75,11 @@ def final_models(
 
 @dataclass(frozen=True, eq=False)
 class LoadedModels:
-    """Stored models together with the data and the code of the run: models by client, recomputed to the same bits."""
+    """Stored models together with the code and the data of the run: models by client, recomputed to the same bits."""
 
     stored: StoredModels
-    setup: Setup
+    model: Model
+    setup: Setup | None  # with the data; None if they are not there
 
     @property
     def clients(self) -> list[ClientId]:
@@ -89,15 +99,22 @@ class LoadedModels:
     def personal(self, client: ClientId) -> Vector:
         """The model that was evaluated as `personal`: (d,); the algorithm's own personalisation is run again."""
         self._check(client)
-        memory = self.stored.memory.get(client)
+        if client in self.stored.personal:
+            return self.stored.personal[client]
+        algorithm, memory = self._side.algorithm, self.stored.memory.get(client)
         if memory is None:
-            memory = self.setup.algorithm.init_client(self.setup.model)
+            memory = algorithm.init_client(self.model)
         with one_thread():  # as in the run
             t, down = self.stored.evaluated_in[client], self.stored.downloads[client]
             return self._side.personal(t, client, down, memory)
 
     @cached_property
     def _side(self) -> ClientSide:
+        if self.setup is None:
+            raise StoreError(
+                "personal models are trained again, which needs the data of the clients: call federate with the same "
+                "arguments and runs=, or save the result with personal=True"
+            )
         return ClientSide(self.setup)
 
     def _check(self, client: ClientId) -> None:

@@ -4,11 +4,12 @@ import io
 import json
 import logging
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from filelock import Timeout
@@ -16,14 +17,12 @@ from numpy.typing import NDArray
 
 from pacfl.errors import StoreError
 from pacfl.experiment import checkpoint
-from pacfl.files import blamed_on, locked, remove_parts, settle, write_atomically
-
-if TYPE_CHECKING:
-    from pacfl.experiment.config import Run
+from pacfl.files import LOCK, blamed_on, locked, remove_parts, settle, write_atomically
 
 log = logging.getLogger("pacfl")
 
 FORMAT: Final = 2  # of runs: a new one makes stored results unfindable, so it changes only with their meaning
+PYTHON: Final = "python"  # the origin of runs whose data and model were given from Python
 MODELS: Final = "models"  # the name under which a finished run stores them
 PATIENCE: Final = 2.0  # seconds to wait for a folder: the workers of a process that was killed take one to notice
 
@@ -152,6 +151,11 @@ class RunFolder:
         except checkpoint.DamagedError as damaged:
             raise StoreError(f"{damaged}: is damaged; run the experiment again (--rerun)") from None
 
+    @property
+    def has_models(self) -> bool:
+        """Whether models are stored."""
+        return (self.path / f"{MODELS}.json").exists()
+
     def drop_models(self) -> None:
         """Delete the stored models, if there are any."""
         checkpoint.drop_stored(self.path, MODELS)
@@ -160,6 +164,12 @@ class RunFolder:
         """Write the result, and delete what was only needed to get there."""
         write_atomically(self.path / "result.json", (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
         self.tidy()
+
+    def copy_to(self, folder: "RunFolder") -> None:
+        """Copy the rounds and what is stored beside them, not the models and the result."""
+        for path in self.path.iterdir():
+            if path.is_file() and path.name not in ("run.json", "result.json", f"{MODELS}.json", LOCK):
+                shutil.copy(path, folder.path / path.name)
 
     def tidy(self) -> None:
         """Delete what is only needed to finish the run."""
@@ -177,12 +187,95 @@ class RunFolder:
                 path.unlink()
 
 
-def folder_of(run: "Run", runs: Path) -> RunFolder:
+@dataclass
+class RunMemory:
+    """A run that is stored nowhere: what a folder would hold, until the process ends."""
+
+    described: dict[str, tuple[Mapping[str, Any], dict[str, NDArray[Any]]]] = field(default_factory=dict)
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    models: dict[str, Any] | None = None
+    outcome: dict[str, Any] | None = None
+
+    def describe(self, name: str, content: Mapping[str, Any], **arrays: NDArray[Any]) -> None:
+        """As in a folder."""
+        self.described[name] = content, arrays
+
+    def records(self) -> list[dict[str, Any]]:
+        """One record for each round so far."""
+        return self.rounds
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add the record of a round."""
+        self.rounds.append(dict(record))
+
+    def truncate_records(self, n: int) -> None:
+        """Drop the records from the n-th on."""
+        del self.rounds[n:]
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """Nothing: a process that was killed leaves no memory."""
+
+    def save_checkpoint(self, state: Mapping[str, Any]) -> None:
+        """Nothing is saved."""
+
+    def save_models(self, models: Mapping[str, Any]) -> None:
+        """Hold the models."""
+        self.models = dict(models)
+
+    def drop_models(self) -> None:
+        """Let go of the models."""
+        self.models = None
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Hold the result."""
+        self.outcome = dict(result)
+
+    def result(self) -> dict[str, Any] | None:
+        """The finished run's result, or None."""
+        return self.outcome
+
+    def description(self, name: str) -> dict[str, Any] | None:
+        """What was described under a name, without arrays; None if nothing was."""
+        return dict(self.described[name][0]) if name in self.described else None
+
+    def load_models(self) -> dict[str, Any] | None:
+        """The models, if there are any."""
+        return self.models
+
+    @property
+    def has_models(self) -> bool:
+        """Whether there are models."""
+        return self.models is not None
+
+    def copy_to(self, folder: RunFolder) -> None:
+        """Store the rounds and what is described beside them, not the models and the result."""
+        for name, (content, arrays) in self.described.items():
+            folder.describe(name, content, **arrays)
+        for record in self.rounds:
+            folder.append(record)
+
+
+class Identified(Protocol):
+    """What a folder is named after and begins with."""
+
+    @property
+    def hash(self) -> str:
+        """The name of the content."""
+
+    def content(self) -> dict[str, Any]:
+        """Everything that decides the result, as plain values."""
+
+
+def folder_of(run: Identified, runs: Path) -> RunFolder:
     """The folder of a run, created if need be."""
-    path = runs / run.hash
+    return begin(runs / run.hash, run.content())
+
+
+def begin(path: Path, content: Mapping[str, Any]) -> RunFolder:
+    """A folder with the settings of a run, created if need be."""
     path.mkdir(parents=True, exist_ok=True)
     if not (path / "run.json").exists():
-        write_atomically(path / "run.json", (json.dumps(run.content(), indent=2) + "\n").encode())
+        write_atomically(path / "run.json", (json.dumps(content, indent=2) + "\n").encode())
     return RunFolder(path)
 
 

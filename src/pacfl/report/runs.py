@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pacfl.errors import StoreError
-from pacfl.experiment.compare import below_local, local_baseline
+from pacfl.experiment.compare import below_local, local_baseline, n_rounds
 from pacfl.experiment.description import load_clustering
 from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import label, megabits_per_client
@@ -24,7 +24,7 @@ def read(folder: RunFolder, solo: Sequence[RunFolder] = ()) -> RunSummary:
     if result is None or settings is None or not records:
         raise StoreError(f"{folder.path}: has no finished run in it; 'pacfl run' resumes it")
     n = int(settings["data"]["clients"])
-    rounds = int(settings["schedule"]["rounds"])
+    rounds = n_rounds(folder)
     last = {p: by for i, record in enumerate(records) for p, by in _scores(record, newcomers=i > rounds).items()}
     clustered = settings["algorithm"]["name"] != "solo"  # where every client has a model of its own
     return RunSummary(
@@ -84,7 +84,7 @@ def _below_local(
     if baseline is None or baseline.path.resolve() == folder.path.resolve():
         return {}
     theirs = baseline.records()
-    shares: dict[str, float | None] = below_local(records[rounds], theirs[rounds])
+    shares: dict[str, float | None] = below_local(records[rounds], theirs[n_rounds(baseline)])
     if len(records) > rounds + 1:
         shares |= {NEWCOMERS + p: share for p, share in below_local(records[-1], theirs[-1]).items()}
     return {protocol: share for protocol, share in shares.items() if share is not None}
