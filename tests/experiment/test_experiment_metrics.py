@@ -163,6 +163,7 @@ def test_tables_name_the_metric_and_show_shares_alone_in_percent() -> None:
     spread = {"mean": 0.5, "std": 0.25, "worst_tenth": 2.5}
     row = {
         "algorithm": "fedavg",
+        "settings": {},
         "seed": 0,
         "clusters": 1,
         "ari": None,

@@ -11,7 +11,9 @@ import numpy as np
 
 from pacfl.experiment.description import save_clustering
 from pacfl.experiment.store import RunFolder
-from pacfl.experiment.summary import result, spread
+from pacfl.experiment.summary import ACCURACY, CLASSIFICATION, result, summaries
+from pacfl.federation.rounds import Score
+from pacfl.learning.evaluation import Metrics
 from pacfl.signatures import federation
 from pacfl.signatures.sigfile import SignatureFile
 from pacfl.subspace import cluster, signature, split_half_angles
@@ -60,6 +62,7 @@ def write_run(
     learning: Mapping[str, Any] | None = None,
     sections: Mapping[str, Mapping[str, Any]] | None = None,
     evidence: Mapping[str, Any] | None = None,
+    metrics: Metrics = CLASSIFICATION,
 ) -> RunFolder:
     """One finished run; sections: settings to replace, evidence: fields to add to that of the clustering."""
     rng = np.random.default_rng([seed, n, sum(map(ord, str(algorithm)))])
@@ -74,7 +77,7 @@ def write_run(
     folder.path.mkdir(parents=True)
     (folder.path / "run.json").write_text(json.dumps(settings))
     folder.describe("clients", _clients(true_cluster, rng, names))
-    records = list(_records(rng, true_cluster, late, algorithm["name"], skill))
+    records = list(_records(rng, true_cluster, late, algorithm["name"], skill, metrics))
     for record in records:
         folder.append(record)
     if algorithm["name"] == "pacfl":
@@ -122,7 +125,9 @@ def _clients(true_cluster: np.ndarray, rng: np.random.Generator, names: Sequence
     return {"data": "weather", "shape": [8, 8], "classes": 10, "sets": list(GROUPS), "clients": entries}
 
 
-def _records(rng: np.random.Generator, true_cluster: np.ndarray, late: list[int], method: str, skill: float) -> Any:
+def _records(
+    rng: np.random.Generator, true_cluster: np.ndarray, late: list[int], method: str, skill: float, metrics: Metrics
+) -> Any:
     n = len(true_cluster)
     founders = [c for c in range(n) if c not in late]
     talent = rng.normal(0, 0.03, n)
@@ -143,12 +148,17 @@ def _records(rng: np.random.Generator, true_cluster: np.ndarray, late: list[int]
                 *(["personal"] if t >= 50 else []),
                 *(["fine_tuned"] if t == 51 else []),
             ]
-            record |= _scores(rng, evaluated, protocols, skill * (1 - np.exp(-(t + 5) / 15)), talent)
+            record |= _scores(rng, evaluated, protocols, skill * (1 - np.exp(-(t + 5) / 15)), talent, metrics)
         yield record
 
 
 def _scores(
-    rng: np.random.Generator, evaluated: list[int], protocols: list[str], level: float, talent: np.ndarray
+    rng: np.random.Generator,
+    evaluated: list[int],
+    protocols: list[str],
+    level: float,
+    talent: np.ndarray,
+    metrics: Metrics,
 ) -> dict[str, Any]:
     by_client = {
         protocol: {
@@ -157,11 +167,14 @@ def _scores(
         }
         for i, protocol in enumerate(protocols)
     }
-    return {
-        "accuracy": {p: spread([score[0] for score in by.values()]) for p, by in by_client.items()},
-        "loss": {p: spread([score[1] for score in by.values()], "highest") for p, by in by_client.items()},
-        "by_client": by_client,
+    scores = {
+        p: {
+            int(c): Score(*pair, dict.fromkeys(metrics.names, 10 * pair[0]) if int(c) else {}) for c, pair in by.items()
+        }
+        for p, by in by_client.items()
     }
+    named = {} if metrics.primary == ACCURACY else {"metric": metrics.primary}
+    return {**named, **summaries(scores, metrics)}
 
 
 def _describe_clustering(

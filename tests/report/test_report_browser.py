@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pacfl.learning.evaluation import Metrics
 from pacfl.report.gather import gather
 from pacfl.report.page import write
 from tests.report.browser import Open, choose, drawn, saved, slide, until
@@ -41,6 +42,25 @@ def test_curves_show_what_is_asked(opened: Open, small: Path, what: str, against
         return text.includes(arguments[0] + ' (received)') || text.includes(arguments[0] + ', % (received)')
             ? text.includes(arguments[1]) : false"""
     until(lambda: page.execute_script(titles, what, against), f"{what} against {against}")
+
+
+def test_figures_of_errors_name_their_metric_and_show_no_percent(opened: Open, tmp_path: Path) -> None:
+    for method in ("solo", "fedavg"):
+        write_run(tmp_path / "runs", {"name": method}, 0, 8, metrics=Metrics("values", ("r2",)))
+    page = opened(tmp_path / "runs")
+    for figure, title in (("curves", "mae (received)"), ("spread", "mae (received)"), ("cost", "mae (received)")):
+        drawn(page, figure)
+        text = page.execute_script(f"return document.querySelector('[data-figure={figure}] svg').textContent")
+        assert title in text
+    drawn(page, "personal")
+    choose(page, "what", "r2")
+    shown = "return document.querySelector('[data-figure=curves] svg')?.textContent.includes('r2 (received)')"
+    until(lambda: page.execute_script(shown), "the curve of another metric")
+    heading = page.execute_script("return document.getElementById('under-each-title').textContent")
+    assert heading == "Under each method: mae"
+    rows = [line.split(",") for line in saved(page, "spread", "CSV").decode().splitlines()]
+    values = [float(row[rows[0].index("mae")]) for row in rows[1:9]]
+    assert values == sorted(values, reverse=True), "the largest errors are the worst"
 
 
 def test_names_that_are_scripts_stay_text(opened: Open, tmp_path: Path) -> None:

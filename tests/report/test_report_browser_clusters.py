@@ -128,7 +128,7 @@ def test_a_clicked_client_is_the_one_of_the_panel(opened: Open, small: Path) -> 
     runs = {run.algorithm: run for run in gather([str(small)], small).runs if run.seed == 0}
     assert {name for name, _ in shown} == set(runs)
     for name, accuracy in shown:
-        expected = runs[name].accuracy["received"][client]
+        expected = runs[name].scores["received"][client]
         assert accuracy == ("-" if np.isnan(expected) else f"{100 * np.float32(expected):.1f}")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pacfl.experiment.store import RunFolder
+from pacfl.learning.evaluation import Metrics
 from pacfl.report.experiments import experiments
 from pacfl.report.gather import gather
 from pacfl.report.runs import read
@@ -40,8 +41,8 @@ def test_accuracies_are_means_over_seeds_of_means_over_clients_and_name_their_ru
 ) -> None:
     weather = next(e for e in experiments(runs) if e.title.startswith("weather"))
     for row in weather.rows:
-        for protocol, shown in row.accuracy.items():
-            means = [np.nanmean(run.accuracy[protocol]) for run in row.runs]
+        for protocol, shown in row.scores.items():
+            means = [np.nanmean(run.scores[protocol]) for run in row.runs]
             assert shown.mean == pytest.approx(np.mean(means))
             assert shown.std == pytest.approx(np.std(means))
             assert shown.runs == tuple(run.hash for run in row.runs)
@@ -146,3 +147,25 @@ def test_an_experiment_is_described_in_words(runs: tuple[RunSummary, ...]) -> No
     text = description(settings)
     parts = ("12 clients", "(sea, land, air, fire)", "mlp", "50 rounds", "10 % of the", "lr 0.05", "Seeds 0, 1, 2")
     assert all(part in text for part in parts)
+
+
+def test_of_errors_the_lowest_is_the_best_and_higher_ones_are_worse(tmp_path: Path) -> None:
+    """Errors are made up to rise with the skill, so that solo is the best and personalisation makes all worse."""
+    for seed in (0, 1, 2):
+        for i, method in enumerate(("solo", "fedavg")):
+            options: dict[str, Any] = {"metrics": Metrics("values", ("r2",)), "learning": {"loss": "squared-error"}}
+            write_run(tmp_path / "runs", {"name": method}, seed, 20, skill=0.4 + 0.3 * i, **options)
+    write_run(tmp_path / "runs", {"name": "fedavg"}, 0, 20)
+    regression, classification = sorted(
+        experiments(gather([str(tmp_path / "runs")], tmp_path).runs), key=lambda e: e.metric, reverse=True
+    )
+    assert (regression.metric, classification.metric) == ("mae", "accuracy")
+    assert regression.title == f"{classification.title.removesuffix(', accuracy')}, mae"
+    rows = {row.algorithm: row for row in regression.rows}
+    assert rows["solo"].scores["received"].best
+    assert rows["fedavg"].below_local["received"].mean == 1
+    assert rows["fedavg"].below_received is not None
+    assert rows["fedavg"].below_received.mean > 0.5
+    assert rows["fedavg"].worst_tenth["received"].mean > rows["fedavg"].scores["received"].mean
+    expected = np.mean([10 * np.mean(run.scores["received"][1:]) for run in rows["solo"].runs])
+    assert rows["solo"].metrics["r2"].mean == pytest.approx(expected), "client 0 has none"

@@ -30,18 +30,18 @@ def test_a_stored_run_is_read_as_it_ended(tmp_path: Path) -> None:
     stored = read(folder)
     assert (stored.hash, stored.seed, stored.algorithm) == (run.hash, 0, "pacfl(clusters=4)")
     for protocol, spread in result["accuracy"].items():
-        assert np.nanmean(stored.accuracy[protocol]) == pytest.approx(spread["mean"])
+        assert np.nanmean(stored.scores[protocol]) == pytest.approx(spread["mean"])
         assert stored.worst_tenth[protocol] == spread["worst_tenth"]
     newcomers = result["newcomers"]["accuracy"]
     assert newcomers.pop("last_trained") == newcomers["received"], "they have trained nothing, so it is left out"
     for protocol, spread in newcomers.items():
-        assert np.nanmean(stored.accuracy[f"newcomers, {protocol}"]) == pytest.approx(spread["mean"])
-    evaluated = ~np.isnan(stored.accuracy["received"])
+        assert np.nanmean(stored.scores[f"newcomers, {protocol}"]) == pytest.approx(spread["mean"])
+    evaluated = ~np.isnan(stored.scores["received"])
     assert evaluated.sum() == 6
-    assert (~np.isnan(stored.accuracy["newcomers, fine_tuned"]) == ~evaluated).all()
+    assert (~np.isnan(stored.scores["newcomers, fine_tuned"]) == ~evaluated).all()
     assert [evaluation.round for evaluation in stored.evaluations] == [2, 4]
-    assert set(stored.evaluations[0].accuracy) == {"received", "last_trained"}
-    assert stored.evaluations[1].accuracy.keys() == stored.accuracy.keys()
+    assert set(stored.evaluations[0].means["accuracy"]) == {"received", "last_trained"}
+    assert stored.evaluations[1].means["accuracy"].keys() == stored.scores.keys()
     assert stored.megabits == pytest.approx(result["megabits_per_client"])
     assert stored.clients.labels.sum(axis=1).tolist() == stored.clients.train.tolist() == [60] * 8
     assert len(set(stored.clients.true_cluster)) == 4

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pacfl.learning.evaluation import Metrics
 from pacfl.report.experiments import experiments
 from pacfl.report.gather import gather
 from pacfl.report.page import embedded, page
@@ -164,3 +165,13 @@ def test_a_report_needs_no_torch(tmp_path: Path, what: str) -> None:
     done = run_without_torch("report", tmp_path / what, "-o", tmp_path / "report.html")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report.html").exists()
+
+
+def test_the_page_names_the_metric_and_shows_errors_as_they_are(tmp_path: Path) -> None:
+    for method in ("solo", "fedavg"):
+        write_run(tmp_path / "runs", {"name": method}, 0, 8, metrics=Metrics("values", ("r2", "rmse")))
+    text = page(gather([str(tmp_path / "runs")], tmp_path))
+    assert '<p class="soft">Mae: mean over clients' in text
+    assert "% of clients with a worse mae than with local training only" in text
+    assert "<th>r2</th><th>rmse</th>" in text
+    assert "ccuracy" not in text.partition("<script")[0]

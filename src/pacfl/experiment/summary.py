@@ -43,11 +43,11 @@ def record(
     if metrics.primary != ACCURACY:
         stored["metric"] = metrics.primary
     if finished.scores:
-        stored |= _summaries(finished.scores, metrics)
+        stored |= summaries(finished.scores, metrics)
     return stored
 
 
-def _summaries(scores: "Scores", metrics: Metrics) -> dict[str, Any]:
+def summaries(scores: "Scores", metrics: Metrics) -> dict[str, Any]:
     """Over clients and by client: of the primary metric, of the loss, and of other metrics where they are defined."""
     primary = _worst(METRICS[metrics.primary])
     stored: dict[str, Any] = {

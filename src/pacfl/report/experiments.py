@@ -10,6 +10,7 @@ import numpy as np
 from pacfl.experiment.compare import EVALUATION_SETTINGS
 from pacfl.experiment.seeds import SeedMean, mark_best, seed_mean
 from pacfl.experiment.swept import in_words
+from pacfl.learning.metrics import METRICS
 from pacfl.report.summary import NEWCOMERS, RunSummary
 from pacfl.report.titles import description, differing_in_rows, row_settings, titles
 
@@ -26,7 +27,8 @@ class Row:
     algorithm: str
     training: str  # the settings in which it differs from other rows
     runs: tuple[RunSummary, ...]
-    accuracy: Mapping[str, SeedMean]  # by protocol
+    scores: Mapping[str, SeedMean]  # of the primary metric, by protocol
+    metrics: Mapping[str, SeedMean]  # others, of the model as received
     worst_tenth: Mapping[str, SeedMean]
     below_local: Mapping[str, SeedMean]  # share of clients below the local baseline
     below_received: SeedMean | None  # share of clients that personalisation makes worse
@@ -50,27 +52,45 @@ class Experiment:
         """All of them, row by row."""
         return [run for row in self.rows for run in row.runs]
 
+    @property
+    def metric(self) -> str:
+        """The primary metric."""
+        return self.rows[0].runs[0].metric
+
+    @property
+    def metrics(self) -> list[str]:
+        """The others."""
+        return list(dict.fromkeys(name for run in self.runs for name in run.metrics))
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Of the primary metric."""
+        return METRICS[self.metric].higher_is_better
+
 
 def experiments(runs: Sequence[RunSummary]) -> list[Experiment]:
     """Runs grouped by the settings that make them comparable."""
     found = [_experiment(members) for members in _grouped(runs, comparable_settings)]
     names = titles([experiment.runs[0].settings for experiment in found])
-    return [replace(experiment, title=name) for experiment, name in zip(found, names, strict=True)]
+    return [
+        replace(experiment, title=name if names.count(name) == 1 else f"{name}, {experiment.metric}")
+        for experiment, name in zip(found, names, strict=True)
+    ]
 
 
 def comparable_settings(run: RunSummary) -> Any:
     """What runs must have in common to be compared."""
     schedule = {key: value for key, value in run.settings["schedule"].items() if key not in EVALUATION_SETTINGS}
-    return run.settings["data"], run.settings["model"], schedule
+    return run.settings["data"], run.settings["model"], schedule, run.metric
 
 
 def _experiment(runs: Sequence[RunSummary]) -> Experiment:
-    known = {protocol for run in runs for protocol in run.accuracy}
+    known = {protocol for run in runs for protocol in run.scores}
     protocols = (*(p for p in PROTOCOL_ORDER if p in known), *sorted(known - set(PROTOCOL_ORDER)))
     members = _grouped(runs, lambda run: (run.algorithm, row_settings(run.settings)))
-    accuracies = _accuracies(members, protocols)
+    scores = _scores(members, protocols)
     differ = differing_in_rows([run.settings for run in runs])
-    rows = (_row(own, accuracy, differ) for own, accuracy in zip(members, accuracies, strict=True))
+    rows = (_row(own, of_row, differ) for own, of_row in zip(members, scores, strict=True))
     return Experiment("", description([run.settings for run in runs]), protocols, tuple(rows))
 
 
@@ -83,35 +103,40 @@ def _grouped(runs: Sequence[RunSummary], key: Callable[[RunSummary], Any]) -> li
     return sorted(found.values(), key=lambda members: min(first[run.hash] for run in members))
 
 
-def _accuracies(members: Sequence[Sequence[RunSummary]], protocols: Sequence[str]) -> list[dict[str, SeedMean]]:
-    """For every row its accuracies by protocol, the best of each protocol marked."""
+def _scores(members: Sequence[Sequence[RunSummary]], protocols: Sequence[str]) -> list[dict[str, SeedMean]]:
+    """For every row its scores by protocol, the best of each protocol marked."""
+    sign = _sign(members[0][0])
     rows: list[dict[str, SeedMean]] = [{} for _ in members]
     for protocol in protocols:
-        evaluated = [i for i, runs in enumerate(members) if all(protocol in run.accuracy for run in runs)]
-        means = {i: [float(np.nanmean(run.accuracy[protocol])) for run in members[i]] for i in evaluated}
-        by_seed = [{run.seed: mean for run, mean in zip(members[i], means[i], strict=True)} for i in evaluated]
+        evaluated = [i for i, runs in enumerate(members) if all(protocol in run.scores for run in runs)]
+        means = {i: [float(np.nanmean(run.scores[protocol])) for run in members[i]] for i in evaluated}
+        by_seed = [{run.seed: sign * mean for run, mean in zip(members[i], means[i], strict=True)} for i in evaluated]
         over = [seed_mean({run.hash: m for run, m in zip(members[i], means[i], strict=True)}) for i in evaluated]
         for i, marked in zip(evaluated, mark_best(over, by_seed), strict=True):
             rows[i][protocol] = marked
     return rows
 
 
-def _row(runs: Sequence[RunSummary], accuracy: Mapping[str, SeedMean], differ: Sequence[str]) -> Row:
+def _row(runs: Sequence[RunSummary], scores: Mapping[str, SeedMean], differ: Sequence[str]) -> Row:
     def over(value: Callable[[RunSummary], float | None]) -> SeedMean | None:
         values = {run.hash: value(run) for run in runs}
         known = {run: number for run, number in values.items() if number is not None}
         return seed_mean(known) if len(known) == len(values) else None
 
     def by_protocol(values: Callable[[RunSummary], Mapping[str, float]]) -> dict[str, SeedMean]:
-        shared = [p for p in accuracy if all(p in values(run) for run in runs)]
+        shared = [p for p in scores if all(p in values(run) for run in runs)]
         return {p: seed_mean({run.hash: values(run)[p] for run in runs}) for p in shared}
+
+    def received(metric: str) -> SeedMean | None:
+        return over(lambda run: run.metrics.get(metric, {}).get("received"))
 
     own = row_settings(runs[0].settings)
     return Row(
         algorithm=runs[0].algorithm,
         training=", ".join(f"{key} {in_words(own[key])}" for key in differ if key in own),
         runs=tuple(runs),
-        accuracy=accuracy,
+        scores=scores,
+        metrics={name: mean for name in runs[0].metrics if (mean := received(name)) is not None},
         worst_tenth=by_protocol(lambda run: run.worst_tenth),
         below_local=by_protocol(lambda run: run.below_local),
         below_received=over(_below_received),
@@ -123,9 +148,14 @@ def _row(runs: Sequence[RunSummary], accuracy: Mapping[str, SeedMean], differ: S
 
 
 def _below_received(run: RunSummary) -> float | None:
-    """The share of clients less accurate after personalisation than as received."""
-    if not {"received", "personal"} <= run.accuracy.keys():
+    """The share of clients that score worse after personalisation than as received."""
+    if not {"received", "personal"} <= run.scores.keys():
         return None
-    received, personal = run.accuracy["received"], run.accuracy["personal"]
+    received, personal = (_sign(run) * run.scores[protocol] for protocol in ("received", "personal"))
     both = ~np.isnan(received) & ~np.isnan(personal)
     return float((personal[both] < received[both]).mean()) if both.any() else None
+
+
+def _sign(run: RunSummary) -> int:
+    """What makes higher scores the better ones."""
+    return 1 if METRICS[run.metric].higher_is_better else -1

@@ -2,12 +2,14 @@
 
 import json
 from functools import cache
+from math import floor, log10
 from pathlib import Path
 from typing import Any, Final
 
 from pacfl import __version__
 from pacfl.errors import library
-from pacfl.experiment.seeds import TEST
+from pacfl.experiment.seeds import TEST, SeedMean
+from pacfl.experiment.summary import in_percent
 from pacfl.files import write_atomically
 from pacfl.report.experiments import experiments
 from pacfl.report.payload import payload
@@ -36,11 +38,14 @@ def page(report: ReportData) -> str:
     found = experiments(report.runs)
     known = {protocol for experiment in found for protocol in experiment.protocols}
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(ASSETS), autoescape=True)
+    environment.filters |= {"capitalised": lambda text: text[:1].upper() + text[1:], "decimals": decimals}
+    metrics = {name for experiment in found for name in (experiment.metric, *experiment.metrics)}
     html: str = environment.get_template("page.html").render(
         version=__version__,
         n_runs=len(report.runs),
         federations=report.federations,
         experiments=found,
+        shares={name for name in metrics if in_percent(name)},
         unfinished=report.unfinished,
         test=TEST,
         fairness_protocols=FAIRNESS_PROTOCOLS,
@@ -51,6 +56,16 @@ def page(report: ReportData) -> str:
         script=markup(_closed("\n".join(_text(path.name) for path in sorted(ASSETS.glob("*.js"))))),
     )
     return html
+
+
+def decimals(value: SeedMean | None) -> int:
+    """How many decimals show three digits of a mean.
+
+    >>> [decimals(SeedMean(mean, None, ())) for mean in (0.0123, -0.5, 2.0, 1234.5)]
+    [4, 3, 2, 0]
+    """
+    largest = abs(value.mean) if value else 0.0
+    return min(max(2 - floor(log10(largest)), 0), 6) if largest else 2
 
 
 def embedded(value: Any) -> str:

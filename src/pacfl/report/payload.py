@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.experiment.summary import in_percent
 from pacfl.report.dendrogram import drawing, heat, neighbours
 from pacfl.report.experiments import Experiment
 from pacfl.report.summary import ClientClustering, Clients, RunSummary, SignatureFederation
@@ -20,7 +21,7 @@ def payload(experiments: Sequence[Experiment], federations: Sequence[SignatureFe
 
 
 def _federation(federation: SignatureFederation) -> dict[str, Any]:
-    run = {"row": 0, "seed": 0, "hash": federation.hash, "accuracy": {}}
+    run = {"row": 0, "seed": 0, "hash": federation.hash, "scores": {}}
     return {
         "title": federation.name,
         "protocols": [],
@@ -36,6 +37,10 @@ def _experiment(experiment: Experiment) -> dict[str, Any]:
     return {
         "title": experiment.title,
         "protocols": list(experiment.protocols),
+        "metric": experiment.metric,
+        "higherIsBetter": experiment.higher_is_better,
+        "curves": [experiment.metric, *experiment.metrics, "loss"],
+        "shares": [name for name in (experiment.metric, *experiment.metrics) if in_percent(name)],
         "rows": [f"{row.algorithm} {row.training}".strip() for row in experiment.rows],
         "clients": {str(seed): _clients(of_seed) for seed, of_seed in sorted(clients.items())},
         "runs": [{"row": i, **_run(run)} for i, run in runs],
@@ -57,7 +62,7 @@ def _clients(clients: Clients) -> dict[str, Any]:
 
 
 def _run(run: RunSummary) -> dict[str, Any]:
-    protocols = list(run.accuracy)
+    protocols = list(run.scores)
     return {
         "hash": run.hash,
         "seed": run.seed,
@@ -65,10 +70,10 @@ def _run(run: RunSummary) -> dict[str, Any]:
         "rounds": [evaluation.round for evaluation in run.evaluations],
         "megabits": [evaluation.megabits for evaluation in run.evaluations],
         "curves": {
-            what: {p: [getattr(evaluation, what).get(p) for evaluation in run.evaluations] for p in protocols}
-            for what in ("accuracy", "loss")
+            name: {p: [evaluation.means.get(name, {}).get(p) for evaluation in run.evaluations] for p in protocols}
+            for name in (run.metric, *run.metrics, "loss")
         },
-        "accuracy": {p: packed(values, "float32") for p, values in run.accuracy.items()},
+        "scores": {p: packed(values, "float32") for p, values in run.scores.items()},
         "worstTenth": dict(run.worst_tenth),
         "clusters": run.clusters,
         "ari": run.ari,

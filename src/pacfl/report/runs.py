@@ -10,7 +10,7 @@ from pacfl.errors import StoreError
 from pacfl.experiment.compare import below_local, local_baseline, n_rounds
 from pacfl.experiment.description import load_clustering
 from pacfl.experiment.store import RunFolder
-from pacfl.experiment.summary import label, megabits_per_client
+from pacfl.experiment.summary import label, megabits_per_client, metric_of, scores
 from pacfl.report.summary import NEWCOMERS, Array, ClientClustering, Clients, Evaluation, RunSummary
 from pacfl.subspace import MergeSuggestion
 from pacfl.subspace.newcomers import place
@@ -33,8 +33,13 @@ def read(folder: RunFolder, solo: Sequence[RunFolder] = ()) -> RunSummary:
         algorithm=label(settings["algorithm"], settings.get("aggregation", {})),
         settings=settings,
         evaluations=tuple(_evaluations(records, rounds)),
-        accuracy={protocol: _array({c: s[0] for c, s in by["by_client"].items()}, n) for protocol, by in last.items()},
-        worst_tenth={protocol: by["accuracy"]["worst_tenth"] for protocol, by in last.items()},
+        metric=metric_of(result),
+        scores={protocol: _array({c: s[0] for c, s in by["by_client"].items()}, n) for protocol, by in last.items()},
+        metrics={
+            name: {protocol: by["means"][name] for protocol, by in last.items() if name in by["means"]}
+            for name in result.get("metrics", {})
+        },
+        worst_tenth={protocol: by["worst_tenth"] for protocol, by in last.items()},
         below_local=_below_local(folder, records, rounds, solo),
         clusters=result["clusters"] if clustered else None,
         ari=result["ari"] if clustered else None,
@@ -52,27 +57,37 @@ def _scores(record: Record, newcomers: bool) -> dict[str, dict[str, Any]]:
     """Scores of a record by protocol; those of newcomers, evaluated separately, under names of their own."""
     return {
         (NEWCOMERS if newcomers else "") + protocol: {
-            word: record[word][protocol] for word in ("by_client", "accuracy", "loss")
+            "by_client": record["by_client"][protocol],
+            "worst_tenth": scores(record)[protocol]["worst_tenth"],
+            "means": _means(record, protocol),
         }
         for protocol in record.get("by_client", {})
         if not (newcomers and protocol == "last_trained")  # newcomers have trained nothing yet
     }
 
 
+def _means(record: Record, protocol: str) -> dict[str, float]:
+    """Of the primary metric, of the others that are defined for some client, and of the loss."""
+    others = {name: by[protocol]["mean"] for name, by in record.get("metrics", {}).items()}
+    named = {metric_of(record): scores(record)[protocol]["mean"], **others, "loss": record["loss"][protocol]["mean"]}
+    return {name: mean for name, mean in named.items() if mean is not None}
+
+
 def _evaluations(records: Sequence[Record], rounds: int) -> list[Evaluation]:
     """One for each number of rounds: the last round is often evaluated again at the end, by more protocols."""
     found: dict[int, Evaluation] = {}
     for i, record in enumerate(records):
-        scores = _scores(record, newcomers=i > rounds)
-        if not scores:
+        new = {protocol: by["means"] for protocol, by in _scores(record, newcomers=i > rounds).items()}
+        if not new:
             continue
         t = min(i + 1, rounds)
-        before = found.get(t) or Evaluation(t, megabits_per_client(records[: i + 1]), {}, {})
-        found[t] = replace(
-            before,
-            accuracy={**before.accuracy, **{protocol: by["accuracy"]["mean"] for protocol, by in scores.items()}},
-            loss={**before.loss, **{protocol: by["loss"]["mean"] for protocol, by in scores.items()}},
-        )
+        before = found.get(t) or Evaluation(t, megabits_per_client(records[: i + 1]), {})
+        names = dict.fromkeys((*before.means, *(name for means in new.values() for name in means)))
+        means = {
+            name: {**before.means.get(name, {}), **{p: own[name] for p, own in new.items() if name in own}}
+            for name in names
+        }
+        found[t] = replace(before, means=means)
     return list(found.values())
 
 

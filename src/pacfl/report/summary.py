@@ -16,12 +16,11 @@ NEWCOMERS: Final = "newcomers, "  # prefix of the protocols by which clients are
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Means over clients after a round, by protocol."""
+    """Means over clients after a round, by metric and protocol."""
 
     round: int  # counted from 1
     megabits: float  # per client, until then
-    accuracy: Mapping[str, float]
-    loss: Mapping[str, float]
+    means: Mapping[str, Mapping[str, float]]  # of every metric, and of the loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +59,9 @@ class RunSummary:
     algorithm: str
     settings: Mapping[str, Any]  # of run.json
     evaluations: tuple[Evaluation, ...]
-    accuracy: Mapping[str, Array]  # protocol: (n,) at the end; NaN for clients that were not evaluated by it
+    metric: str  # the primary one
+    scores: Mapping[str, Array]  # of it: protocol: (n,) at the end; NaN for clients that were not evaluated by it
+    metrics: Mapping[str, Mapping[str, float]]  # others: protocol: mean at the end, where it is defined
     worst_tenth: Mapping[str, float]
     below_local: Mapping[str, float]  # protocol: share of clients below the local baseline; empty without one
     clusters: int | None  # None for a method without clusters

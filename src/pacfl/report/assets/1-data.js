@@ -27,7 +27,13 @@ function unpack(array) {
 const nameOf = (client) => (clientData().names ? clientData().names[client] : `client ${client}`);
 const shortOf = (client) => (clientData().names ? clientData().names[client] : String(client));
 const trueClusterOf = (client) => clientData().trueClusters[unpack(clientData().trueCluster)[client]] ?? "";
-const percent = (value) => (value == null || Number.isNaN(value) ? "-" : (100 * value).toFixed(1));
+// Shares are shown in percent, other metrics as they are.
+const scaleOf = (metric) => (experiment().shares.includes(metric) ? 100 : 1);
+const unitOf = (metric) => (experiment().shares.includes(metric) ? `${metric}, %` : metric);
+const score = (value) => {
+  if (value == null || Number.isNaN(value)) return "-";
+  return scaleOf(experiment().metric) === 100 ? (100 * value).toFixed(1) : String(Number(value.toPrecision(3)));
+};
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 // Over seeds, divisor n, as in the tables.
 const std = (values) => {

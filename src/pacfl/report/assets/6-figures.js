@@ -30,8 +30,17 @@ const colour = () => ({
   scale: { domain: rowNames(), scheme: rowNames().length > 10 ? "tableau20" : "tableau10" },
 });
 const legendBelow = (width) => ({ orient: "bottom", title: null, columns: Math.max(1, Math.floor(width / 170)) });
-const evaluated = (protocol) => experiment().runs.filter((run) => run.accuracy[protocol]);
-const finalMean = (run, protocol) => mean([...unpack(run.accuracy[protocol])].filter((v) => !Number.isNaN(v)));
+const evaluated = (protocol) => experiment().runs.filter((run) => run.scores[protocol]);
+const finalMean = (run, protocol) => mean([...unpack(run.scores[protocol])].filter((v) => !Number.isNaN(v)));
+
+// Of shares, up to 100 %; of other metrics, what there is.
+function limits(values) {
+  const least = values.reduce((low, v) => Math.min(low, v), values[0]);
+  const most = values.reduce((high, v) => Math.max(high, v), values[0]);
+  if (scaleOf(experiment().metric) === 100) return [Math.floor(least / 10) * 10, 100];
+  const edge = 0.05 * (most - least) || 1;
+  return [least - edge, most + edge];
+}
 
 function together(rows, key) {
   const found = new Map();
@@ -53,7 +62,7 @@ const FIGURES = {
             protocol,
             rounds: round,
             megabits: run.megabits[i],
-            [what]: run.curves[what][protocol][i],
+            [what]: run.curves[what]?.[protocol][i],
             x: run[against][i],
             run: run.hash,
           })),
@@ -63,7 +72,7 @@ const FIGURES = {
     spec(rows, width) {
       const what = byId("what").value,
         against = byId("against").value;
-      const scale = what === "accuracy" ? 100 : 1;
+      const scale = scaleOf(what);
       const values = together(rows, (r) => `${r.method}\n${r.rounds}`).map((same) => {
         const y = same.map((r) => scale * r[what]);
         return {
@@ -75,7 +84,7 @@ const FIGURES = {
           runs: same.map((r) => r.run.slice(0, 8)).join(" "),
         };
       });
-      const title = `${what === "accuracy" ? "accuracy, %" : "loss"} (${protocolName(state.protocol)})`;
+      const title = `${unitOf(what)} (${protocolName(state.protocol)})`;
       const last = values.reduce((most, v) => Math.max(most, v.x), 1);
       const x = {
         field: "x",
@@ -118,10 +127,10 @@ const FIGURES = {
   personal: {
     rows() {
       return runsOfSeed()
-        .filter((run) => run.accuracy.received && run.accuracy.personal)
+        .filter((run) => run.scores.received && run.scores.personal)
         .flatMap((run) => {
-          const before = unpack(run.accuracy.received),
-            after = unpack(run.accuracy.personal),
+          const before = unpack(run.scores.received),
+            after = unpack(run.scores.personal),
             cluster = unpack(run.clusterOf);
           return Array.from(before, (received, client) => ({
             method: rowNames()[run.row],
@@ -136,12 +145,13 @@ const FIGURES = {
         });
     },
     spec(rows, width) {
-      const values = rows.map((r) => ({ ...r, before: 100 * r.received, after: 100 * r.personal }));
+      const scaled = scaleOf(experiment().metric);
+      const values = rows.map((r) => ({ ...r, before: scaled * r.received, after: scaled * r.personal }));
       const columns = Math.max(1, Math.min(5, rowNames().length, Math.floor(width / 210)));
-      const low = Math.floor(values.reduce((least, r) => Math.min(least, r.before, r.after), 100) / 10) * 10;
-      const scale = { domain: [low, 100], nice: false };
-      const x = { field: "before", type: "quantitative", title: "received, %", scale };
-      const y = { field: "after", type: "quantitative", title: "personal, %", scale };
+      const [low, high] = limits(values.flatMap((r) => [r.before, r.after]));
+      const scale = { domain: [low, high], nice: false };
+      const x = { field: "before", type: "quantitative", title: scaled === 100 ? "received, %" : "received", scale };
+      const y = { field: "after", type: "quantitative", title: scaled === 100 ? "personal, %" : "personal", scale };
       return {
         data: { values },
         columns,
@@ -151,7 +161,7 @@ const FIGURES = {
           height: 150,
           layer: [
             {
-              data: { values: [{ at: low }, { at: 100 }] },
+              data: { values: [{ at: low }, { at: high }] },
               mark: { type: "line", color: INK, opacity: 0.4, strokeDash: [4, 3] },
               encoding: { x: { ...x, field: "at" }, y: { ...y, field: "at" } },
             },
@@ -164,8 +174,8 @@ const FIGURES = {
                 tooltip: [
                   { field: "name", title: "client" },
                   { field: "cluster" },
-                  { field: "before", title: "received", format: ".1f" },
-                  { field: "after", title: "personal", format: ".1f" },
+                  { field: "before", title: "received", format: ".4~g" },
+                  { field: "after", title: "personal", format: ".4~g" },
                   { field: "run" },
                 ],
               },
@@ -178,25 +188,27 @@ const FIGURES = {
   spread: {
     rows() {
       return evaluated(state.protocol).flatMap((run) => {
-        const sorted = Float32Array.from(unpack(run.accuracy[state.protocol]))
+        const sorted = Float32Array.from(unpack(run.scores[state.protocol]))
           .filter((v) => !Number.isNaN(v))
           .sort();
+        if (!experiment().higherIsBetter) sorted.reverse();
         const steps = Math.min(sorted.length, 100);
         return Array.from({ length: steps }, (_, i) => ({
           method: rowNames()[run.row],
           seed: run.seed,
           protocol: state.protocol,
           share_of_clients: (i + 0.5) / steps,
-          accuracy: sorted[Math.floor(((i + 0.5) / steps) * sorted.length)],
+          [experiment().metric]: sorted[Math.floor(((i + 0.5) / steps) * sorted.length)],
           run: run.hash,
         }));
       });
     },
     spec(rows, width) {
+      const { metric } = experiment();
       const values = together(rows, (r) => `${r.method}\n${r.share_of_clients}`).map((same) => ({
         method: same[0].method,
         share: 100 * same[0].share_of_clients,
-        accuracy: 100 * mean(same.map((r) => r.accuracy)),
+        score: scaleOf(metric) * mean(same.map((r) => r[metric])),
         runs: same.map((r) => r.run.slice(0, 8)).join(" "),
       }));
       return {
@@ -215,13 +227,13 @@ const FIGURES = {
               x: {
                 field: "share",
                 type: "quantitative",
-                title: "clients in %, least accurate first",
+                title: "clients in %, worst first",
                 scale: { domain: [0, 100], nice: false },
               },
               y: {
-                field: "accuracy",
+                field: "score",
                 type: "quantitative",
-                title: `accuracy, % (${protocolName(state.protocol)})`,
+                title: `${unitOf(metric)} (${protocolName(state.protocol)})`,
                 scale: { zero: false },
               },
               color: { ...colour(), legend: legendBelow(width) },
@@ -238,7 +250,7 @@ const FIGURES = {
         method: rowNames()[run.row],
         seed: run.seed,
         protocol: state.protocol,
-        accuracy: finalMean(run, state.protocol),
+        [experiment().metric]: finalMean(run, state.protocol),
         megabits_per_client: run.sent[2],
         bytes_down: run.sent[0],
         bytes_up: run.sent[1],
@@ -247,21 +259,23 @@ const FIGURES = {
     spec: (rows, width) => ({
       width: width - 70,
       height: 260,
-      data: { values: rows.map((r) => ({ ...r, percent: 100 * r.accuracy })) },
+      data: {
+        values: rows.map((r) => ({ ...r, score: scaleOf(experiment().metric) * r[experiment().metric] })),
+      },
       mark: { type: "point", filled: true, size: 80, opacity: 0.8 },
       encoding: {
         x: { field: "megabits_per_client", type: "quantitative", title: "megabits per client, both ways" },
         y: {
-          field: "percent",
+          field: "score",
           type: "quantitative",
-          title: `accuracy, % (${protocolName(state.protocol)})`,
+          title: `${unitOf(experiment().metric)} (${protocolName(state.protocol)})`,
           scale: { zero: false },
         },
         color: { ...colour(), legend: legendBelow(width) },
         tooltip: [
           { field: "method" },
           { field: "seed" },
-          { field: "percent", title: "accuracy", format: ".2f" },
+          { field: "score", title: experiment().metric, format: ".4~g" },
           { field: "megabits_per_client", format: ".1f", title: "megabits" },
           { field: "run" },
         ],

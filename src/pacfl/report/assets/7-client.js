@@ -1,4 +1,4 @@
-// One client: its data, its nearest neighbours, and its accuracy under each method.
+// One client: its data, its nearest neighbours, and its score under each method.
 
 function chooseClient(client) {
   state.client = client;
@@ -61,9 +61,10 @@ function showUnderEach(client) {
   const head = ["method", ...protocols.map(protocolName), "run"].map((text) => element("th", {}, text));
   const rows = runsOfSeed().map((run) => [
     experiment().rows[run.row],
-    ...protocols.map((p) => (run.accuracy[p] ? percent(unpack(run.accuracy[p])[client]) : "-")),
+    ...protocols.map((p) => (run.scores[p] ? score(unpack(run.scores[p])[client]) : "-")),
     run.hash.slice(0, 8),
   ]);
+  if (trained()) byId("under-each-title").textContent = `Under each method: ${unitOf(experiment().metric)}`;
   byId("under-each").tHead.replaceChildren(element("tr", {}, ...head));
   byId("under-each").tBodies[0].replaceChildren(
     ...rows.map((cells) =>

@@ -32,7 +32,7 @@ const observer = new IntersectionObserver(
 
 function chooseExperiment(index) {
   state.experiment = index;
-  const { protocols, clients: bySeed } = experiment();
+  const { protocols, clients: bySeed, curves = [] } = experiment();
   document.querySelectorAll("[data-trained]").forEach((part) => (part.hidden = !trained()));
   waiting.clear(); // what waited was of another experiment
   state.protocol = protocols.includes(state.protocol) ? state.protocol : protocols[0];
@@ -41,6 +41,12 @@ function chooseExperiment(index) {
     protocols.map((p) => [p, protocolName(p)]),
     state.protocol,
   );
+  options(
+    byId("what"),
+    curves.map((name) => [name, name]),
+    curves.includes(byId("what").value) ? byId("what").value : curves[0],
+  );
+  byId("worse-side").textContent = experiment().higherIsBetter ? "below" : "above";
   const seeds = Object.keys(bySeed);
   state.seed = seeds.includes(state.seed) ? state.seed : seeds[0];
   options(
@@ -95,14 +101,14 @@ function savable(id) {
 }
 
 // Both tables of an experiment, run by run.
-function resultTable({ title, rows, runs }) {
+function resultTable({ title, rows, runs, metric }) {
   return runs.flatMap((run) =>
-    Object.keys(run.accuracy).map((protocol) => ({
+    Object.keys(run.scores).map((protocol) => ({
       experiment: title,
       method: rows[run.row],
       seed: run.seed,
       protocol,
-      accuracy: finalMean(run, protocol),
+      [metric]: finalMean(run, protocol),
       worst_tenth: run.worstTenth[protocol],
       clusters: run.clusters,
       ari: run.ari,
