@@ -53,7 +53,7 @@ CHANGES: dict[type, tuple[str, dict[str, Any]]] = {
             "seed": 0,
         },
     ),
-    Net: ("model", {"name": "logistic"}),
+    Net: ("model", {"name": "logistic", "batch_norm": "local"}),
     LocalTraining: (
         "learning",
         {

@@ -19,6 +19,7 @@ class CFLState(State):
     updates: Mapping[ClientId, tuple[int, NDArray[np.float32]]] = field(default_factory=dict)
     rounds: int = 0
     update_norms: tuple[tuple[int, float, float], ...] = ()  # cluster, norm of the mean update, largest norm
+    weights: NDArray[np.bool_] | None = None  # (d,) what updates are compared by, if not by all: no running statistics
 
 
 @final
@@ -36,7 +37,7 @@ class CFL(Algorithm):
     first_split: NonNegativeInt = 20  # no split before this round
 
     def init_server(self, model: Model) -> CFLState:
-        return CFLState(model.initial[None])
+        return CFLState(model.initial[None], weights=~model.statistics if model.statistics.any() else None)
 
     def forget(self, state: CFLState, clients: Set[ClientId]) -> CFLState:
         left: CFLState = super().forget(state, clients)
@@ -58,6 +59,7 @@ class CFL(Algorithm):
             return state
         sizes = np.array([state.updates[c][0] for c in members], dtype=np.float64)
         updates = np.stack([state.updates[c][1] for c in members])
+        updates = updates if state.weights is None else updates[:, state.weights]
         norms = np.linalg.norm(updates, axis=1)
         of_mean = np.linalg.norm(sizes / sizes.sum() @ updates)
         state = replace(state, update_norms=(*state.update_norms, (k, float(of_mean), float(norms.max()))))

@@ -3,12 +3,20 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pacfl.errors import InvalidReplyError
 from pacfl.federation.algorithm import Algorithm, State, Upload, effective_steps, mean, require_sgd
 from pacfl.federation.message import Message
 from pacfl.learning.client_context import ClientContext, LocalTraining
 from pacfl.learning.model import Model
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FedNovaState(State):
+    """Of a model with running statistics, and where they are: (d,). They are averaged, for they take no steps."""
+
+    statistics: NDArray[np.bool_]
 
 
 @final
@@ -24,11 +32,17 @@ class FedNova(Algorithm):
     def check_training(self, learning: LocalTraining) -> None:
         require_sgd(self, learning)
 
+    def init_server(self, model: Model) -> State:
+        if not model.statistics.any():
+            return State(model.initial[None])
+        return FedNovaState(model.initial[None], statistics=model.statistics)
+
     def train(self, context: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:
         w, steps = context.sgd(down["w"])
         a = effective_steps(steps, context.learning.momentum)
         # One step or more is an a of at least 1; none has no direction
-        return {"direction": (down["w"] - w) / np.float32(max(a, 1)), "steps": np.array([a])}, memory
+        divisor = np.where(context.model.statistics, np.float32(1), np.float32(max(a, 1)))
+        return {"direction": (down["w"] - w) / divisor, "steps": np.array([a])}, memory
 
     def upload_start(self, down: Message) -> Message:  # noqa: ARG002 - a direction is a change already
         return {}
@@ -41,5 +55,8 @@ class FedNova(Algorithm):
     def aggregate(self, state: State, uploads: Sequence[Upload]) -> State:
         if not uploads:
             return state
-        move = mean(uploads, "steps", self.aggregation) * mean(uploads, "direction", self.aggregation)
+        steps = mean(uploads, "steps", self.aggregation)
+        if isinstance(state, FedNovaState):
+            steps = np.where(state.statistics, 1.0, steps)
+        move = steps * mean(uploads, "direction", self.aggregation)
         return replace(state, models=(state.models - move).astype(np.float32))

@@ -52,6 +52,7 @@ class Scaffold(Algorithm):
         # With momentum a step goes further than lr: the honest divisor is the distance in plain steps
         a = effective_steps(steps, context.learning.momentum)
         ci_new = ci - c + (w0 - w) / np.float32(a * context.learning.lr)
+        ci_new[context.model.statistics] = 0  # running statistics have no gradient
         return {"w": w, "dc": ci_new - ci}, {"c": ci_new}
 
     def aggregate(self, state: ScaffoldState, uploads: Sequence[Upload]) -> ScaffoldState:

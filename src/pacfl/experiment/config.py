@@ -25,6 +25,7 @@ from pacfl.learning.engines import ENGINES
 from pacfl.learning.evaluation import Metrics, normalise
 from pacfl.learning.losses import find_loss
 from pacfl.learning.metrics import METRICS
+from pacfl.learning.model import BatchNorm
 from pacfl.learning.nets import NETS, architecture
 from pacfl.learning.settings import LOSS_NAMES, OPTIMISER_NAMES
 from pacfl.settings import NonNegativeInt, Positive, PositiveInt, ShareBelowOne, build, check, later, suggestion
@@ -64,6 +65,7 @@ class Net:
 
     name: str = "mlp"
     options: Mapping[str, Any] = field(default_factory=dict)
+    batch_norm: BatchNorm = later("averaged")
 
     def __post_init__(self) -> None:
         check(self)
@@ -98,7 +100,8 @@ class Run:
 
     def content(self) -> dict[str, Any]:
         """Everything that decides the result, as plain values."""
-        plain = {"format": FORMAT, **settings.content(self), "model": {"name": self.model.name, **self.model.options}}
+        plain = {"format": FORMAT, **settings.content(self)}
+        plain["model"] |= plain["model"].pop("options")
         if paths := _import_paths(self):
             plain["plugins"] = plugins.digests(paths)
         content: dict[str, Any] = json.loads(json.dumps(plain, sort_keys=True))
@@ -225,8 +228,9 @@ def _run(sections: Mapping[str, Mapping[str, Any]], seed: Any, device: str, engi
 
 
 def _net(table: Mapping[str, Any]) -> Net:
-    options = {key: value for key, value in _snaked(table).items() if key != "name"}
-    return build(Net, {**({"name": table["name"]} if "name" in table else {}), "options": options}, "model")
+    given = _snaked(table)
+    own: dict[str, Any] = {key: given.pop(key) for key in ("name", "batch_norm") if key in given}
+    return build(Net, {**own, "options": given}, "model")
 
 
 def _import_paths(run: Run) -> list[str]:

@@ -39,7 +39,7 @@ from pacfl.learning import evaluation
 from pacfl.learning.client_context import LocalTraining, Samples
 from pacfl.learning.eager import check_device, check_outputs
 from pacfl.learning.losses import LOSSES, Loss, find_loss
-from pacfl.learning.model import as_model
+from pacfl.learning.model import BatchNorm, as_model
 from pacfl.learning.nets import InputShape, architecture
 from pacfl.learning.randomness import stream
 
@@ -113,6 +113,7 @@ def build(run: Run, data: Path | None = None) -> Experiment:
         run.engine,
         run.metrics,
         run.data.normalise,
+        run.model.batch_norm,
     )
 
 
@@ -128,13 +129,14 @@ def assemble(
     engine: str = "auto",
     metrics: tuple[str, ...] = (),
     normalise: Normalise = "auto",
+    batch_norm: BatchNorm = "averaged",
 ) -> Experiment:
     """Data, model, algorithm and schedule together, each checked against the others before anything is run."""
     check_device(device)
     loss = _fitting_loss(learning.loss, dataset)
     pool = prepare(dataset, divided, normalise)
     shape = _input_shape(pool.train.x)
-    model = as_model(lambda: net(shape), seed)
+    model = as_model(lambda: net(shape), seed, batch_norm)
     n_outputs = check_outputs(model.build(), pool.train, dataset.n_classes, loss)
     setup = Setup(algorithm, model, pool, learning, seed, device, engine, evaluation.normalise(metrics, loss.targets))
     setup.scored_by.check(n_outputs)

@@ -9,8 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.errors import DivergedError
+from pacfl.errors import ConfigError, DivergedError
 from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.local_layers import LocalLayers
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.private import private_upload
 from pacfl.federation.rounds import Score
@@ -72,6 +73,11 @@ class ClientSide:
         self.algorithm, self.model, self.pool = setup.algorithm, setup.model, setup.pool
         self.learning, self.seed, self.metrics = setup.learning, setup.seed, setup.scored_by
         setup.algorithm.check_training(setup.learning)
+        if setup.algorithm.aggregation.noise_multiplier and (setup.model.statistics & ~setup.model.local).any():
+            raise ConfigError(
+                "noise-multiplier adds noise to running variances, which may then be negative; leave normalisation at "
+                'the clients ([model] batch-norm = "local"), or use nn.GroupNorm'
+            )
         x = setup.pool.train.x
         self.engine = build_engine(
             setup.engine, setup.model, x.shape[1:], setup.device, setup.learning, integers=x.dtype.kind == "i"
@@ -94,21 +100,24 @@ class ClientSide:
     def train(self, t: int, client: ClientId, down: Message, memory: Message) -> tuple[Message, Message, Vector | None]:
         """Upload, memory, and the weights that the client trained."""
         recorder = Recorder(self._trainer)
-        context = self._context(t, client, recorder)
-        up, memory = self.algorithm.train(context, down, memory)
+        layers = LocalLayers(recorder, self.model, memory)
+        context = self._context(t, client, layers)
+        up, after = self.algorithm.train(context, down, layers.memory)
         aggregation = self.algorithm.aggregation
         if aggregation.clip_norm is not None:
             start, public = self.algorithm.upload_start(down), self.algorithm.public_uploads
             up = private_upload(context, up, start, public, aggregation)
-        return up, memory, recorder.last
+        return up, layers.remembered(after), recorder.last
 
     def received(self, t: int, client: ClientId, down: Message, memory: Message) -> Vector:
         """The model as the client receives it."""
-        return self.algorithm.receive(self._context(t, client), down, memory)
+        layers = LocalLayers(self._trainer, self.model, memory)
+        return layers.complete(self.algorithm.receive(self._context(t, client, layers), down, layers.memory))
 
     def personal(self, t: int, client: ClientId, down: Message, memory: Message) -> Vector:
         """The model after the algorithm's own personalisation."""
-        return self.algorithm.personalise(self._context(t, client), down, memory)
+        layers = LocalLayers(self._trainer, self.model, memory)
+        return layers.complete(self.algorithm.personalise(self._context(t, client, layers), down, layers.memory))
 
     def evaluate(
         self,
@@ -123,13 +132,12 @@ class ClientSide:
         """Scores of one client by protocol; none if it has no test samples."""
         if not len(self.pool.client_indices[client].test):
             return {}
-        context = self._context(t, client)
-        received = self.algorithm.receive(context, down, memory)
+        received = self.received(t, client, down, memory)
         models = {"received": received, "last_trained": received if last_trained is None else last_trained}
         if personal:
-            models["personal"] = self.algorithm.personalise(context, down, memory)
+            models["personal"] = self.personal(t, client, down, memory)
         if fine_tune:
-            models["fine_tuned"], _ = context.sgd(received, epochs=fine_tune, purpose="personal")
+            models["fine_tuned"], _ = self._context(t, client).sgd(received, epochs=fine_tune, purpose="personal")
         return {protocol: self._score(protocol, w, t, client) for protocol, w in models.items()}
 
     def _score(self, protocol: str, w: Vector, t: int, client: ClientId) -> Score:

@@ -64,7 +64,7 @@ def load_client(context: Context, federation: str, client: ClientId) -> tuple[Cl
 
 def load_model(task: str, run: Run) -> Model:
     """The user's network as a function of one vector; the seed determines its initial weights at all sites."""
-    return as_model(functions(task)[1], run.seed)
+    return as_model(functions(task)[1], run.seed, run.model.batch_norm)
 
 
 def functions(task: str) -> tuple[Callable[[Context], Site], Callable[[], nn.Module]]:

@@ -155,7 +155,7 @@ class ClientContext:
                 f"client {self.key[2]} diverged in round {self.key[1] + 1} (weights are not finite); "
                 f"lower the learning rate (now {self.learning.lr}) or the momentum (now {self.learning.momentum})"
             )
-        return trained, count_steps(self.n_samples, epochs, self.learning.batch_size)
+        return trained, count_steps(self.n_samples, epochs, self.learning.batch_size, self.model.least_batch)
 
     def _check(self, terms: GradientTerms) -> None:
         """Refuse arrays that do not fit the weights and the samples."""

@@ -11,8 +11,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from pacfl.errors import ModelError
 from pacfl.learning.client_context import NO_TERMS, GradientTerms, LocalStep, LocalTraining, Samples
 from pacfl.learning.losses import LOSSES, Loss
-from pacfl.learning.model import Model, Vector
+from pacfl.learning.model import Model, Vector, has_statistics, slots
 from pacfl.learning.optimisers import find_optimiser
+from pacfl.learning.randomness import batches
 
 EVALUATION_BATCH = 500
 CROSS_ENTROPY = LOSSES["cross-entropy"]
@@ -30,13 +31,19 @@ class Eager:
         self._module = model.build().to(self._device)
         self._w = torch.empty(len(model.initial), device=self._device)
         self._g = torch.zeros_like(self._w)
+        self._least_batch = model.least_batch
+        self._statistics = torch.from_numpy(model.statistics).to(self._device) if model.statistics.any() else None
         self._fixed = torch.zeros_like(self._w, dtype=torch.bool)  # what no step changes
         start = 0
-        for p in self._module.parameters():
-            end = start + p.numel()
-            p.data = self._w[start:end].view_as(p)
-            p.grad = self._g[start:end].view_as(p)
-            self._fixed[start:end] = not p.requires_grad
+        for layer, name, tensor in slots(self._module):
+            end = start + tensor.numel()
+            view = self._w[start:end].view_as(tensor)
+            if isinstance(tensor, nn.Parameter):
+                tensor.data = view
+                tensor.grad = self._g[start:end].view_as(tensor)
+            else:
+                setattr(layer, name, view)
+            self._fixed[start:end] = not tensor.requires_grad
             start = end
 
     def sgd(
@@ -67,7 +74,7 @@ class Eager:
         self._module.train()
         with torch.random.fork_rng(devices=[]):
             self._seed(seed)
-            for rows in _batches(order, learning.batch_size):
+            for rows in _batches(order, learning.batch_size, self._least_batch):
                 g = self._batch_gradient(gradient, rows, terms.inner_step)
                 if learning.weight_decay and not optimiser.decoupled:
                     g.add_(self._w, alpha=learning.weight_decay)
@@ -81,7 +88,9 @@ class Eager:
                 before = self._w.clone()
                 step(self._w, g.masked_fill_(fixed, 0))
                 self._w.copy_(torch.where(fixed, before, self._w))  # whatever the optimiser does to weights
-        return np.array(self._w.cpu().numpy())
+        trained = np.array(self._w.cpu().numpy())
+        # A mask also excludes statistics, which change without a step
+        return trained if terms.mask is None or self._statistics is None else np.where(terms.mask, trained, w)
 
     def gradient(self, w: Vector, samples: Samples) -> Vector:
         """Gradient of the mean loss over all samples."""
@@ -91,8 +100,7 @@ class Eager:
         total = torch.zeros_like(self._g)
         with torch.random.fork_rng(devices=[]):
             self._seed(0)  # the same arguments give the same gradient
-            for start in range(0, len(y), EVALUATION_BATCH):
-                batch = slice(start, start + EVALUATION_BATCH)
+            for batch in batches(len(y), EVALUATION_BATCH, self._least_batch):
                 total.add_(self._gradient(x[batch], y[batch]), alpha=len(y[batch]) / len(y))
         return np.array(total.cpu().numpy())
 
@@ -121,11 +129,12 @@ class Eager:
     def _batch_gradient(self, gradient: Callable[[Tensor], Tensor], rows: Tensor, inner_step: float | None) -> Tensor:
         if inner_step is None:
             return gradient(rows)
-        half = max(1, len(rows) // 2)
+        half = len(rows) // 2
+        first, second = (rows[:half], rows[half:]) if half >= self._least_batch else (rows, rows)
         start = self._w.clone()
-        self._w.sub_(gradient(rows[:half]), alpha=inner_step)
-        ahead = gradient(rows[half:] if len(rows) > 1 else rows)
-        self._w.copy_(start)
+        self._w.sub_(gradient(first), alpha=inner_step)
+        ahead = gradient(second)
+        self._w.copy_(start if self._statistics is None else torch.where(self._statistics, self._w, start))
         return ahead
 
     def _gradient(
@@ -156,11 +165,11 @@ def _scalar(loss: Tensor) -> Tensor:
     return loss
 
 
-def _batches(order: NDArray[np.int64], size: int) -> Iterator[Tensor]:
+def _batches(order: NDArray[np.int64], size: int, least: int) -> Iterator[Tensor]:
     for epoch in order:
         rows = torch.from_numpy(epoch)
-        for start in range(0, len(rows), size):
-            yield rows[start : start + size]
+        for batch in batches(len(rows), size, least):
+            yield rows[batch]
 
 
 def check_device(device: str) -> None:
@@ -175,34 +184,37 @@ def check_device(device: str) -> None:
 def check_outputs(module: nn.Module, samples: Samples, n_classes: int, loss: Loss = CROSS_ENTROPY) -> int:
     """How many outputs a model has; refused if they do not fit the samples and the loss, before training starts.
 
-    One sample is sent through, in training and in evaluation: the last batch of an epoch may have no more.
+    One sample is sent through, in training and in evaluation: the last batch of an epoch may have no more. A model
+    with batch normalisation, whose batches have two at least, gets it twice.
     """
+    n = 2 if any(isinstance(layer, _BatchNorm) and has_statistics(layer) for layer in module.modules()) else 1
+    what = "one sample" if n == 1 else f"{n} samples"
     check_targets(samples.y, loss)
     kind = "int64" if samples.x.dtype.kind == "i" else "float32"
     shape = ", ".join(map(str, samples.x.shape[1:]))
     expected = f"it must take one {kind} tensor of shape (n, {shape}) and return {_outputs(samples.y, n_classes, loss)}"
     # The sample with the largest token id, for an embedding may have too few rows
     at = int(samples.x.reshape(len(samples.x), -1).max(axis=1).argmax()) if kind == "int64" else 0
-    x, y = (torch.tensor(array[at : at + 1]) for array in (samples.x, samples.y))  # copies: they may be read-only
+    x, y = (torch.tensor(np.repeat(array[at : at + 1], n, axis=0)) for array in (samples.x, samples.y))
     for training in (True, False):
         try:
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
                 outputs = module.train(training)(x)
         except Exception as error:  # whatever a forward function may raise
             raise ModelError(
-                f"the model failed on one sample of shape ({shape}): {_reason(error)}; {expected}. "
+                f"the model failed on {what} of shape ({shape}): {_reason(error)}; {expected}. "
                 f"{_hint(module, samples, error)}"
             ) from error
         if not isinstance(outputs, Tensor):
             raise ModelError(f"the model returns a {type(outputs).__name__}; {expected}. Return the outputs alone")
-        returned = f"the model returns a tensor of shape {tuple(outputs.shape)} for one sample"
+        returned = f"the model returns a tensor of shape {tuple(outputs.shape)} for {what}"
         if loss.targets == "classes":
-            if outputs.ndim != 2 or len(outputs) != 1 or outputs.shape[1] < n_classes:
+            if outputs.ndim != 2 or len(outputs) != n or outputs.shape[1] < n_classes:
                 raise ModelError(f"{returned}, the data have {n_classes} classes; {expected}")
-        elif len(outputs.shape) < 1 or len(outputs) != 1 or outputs.numel() != y.numel():
-            raise ModelError(f"{returned}, a target has {y.numel()} values; {expected}")
+        elif outputs.ndim < 1 or len(outputs) != n or outputs.numel() != y.numel():
+            raise ModelError(f"{returned}, a target has {y.numel() // n} values; {expected}")
         _check_losses(loss, outputs, y)
-    return int(outputs.numel())
+    return int(outputs.numel()) // n
 
 
 def check_targets(y: NDArray[np.generic], loss: Loss) -> None:
@@ -223,10 +235,10 @@ def _check_losses(loss: Loss, outputs: Tensor, y: Tensor) -> None:
     try:
         losses = loss.per_sample(outputs, y)
     except Exception as error:  # whatever a plug-in may raise
-        raise ModelError(f"the loss failed on the outputs of one sample: {_reason(error)}") from error
-    if not isinstance(losses, Tensor) or losses.shape != (1,):
+        raise ModelError(f"the loss failed on the outputs of {len(y)} samples: {_reason(error)}") from error
+    if not isinstance(losses, Tensor) or losses.shape != (len(y),):
         got = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else f"a {type(losses).__name__}"
-        raise ModelError(f"the loss must return one number for each sample, shape (n,); for one sample it gave {got}")
+        raise ModelError(f"the loss must return one number for each sample, shape (n,); for n = {len(y)} it gave {got}")
 
 
 def _outputs(y: NDArray[np.generic], n_classes: int, loss: Loss) -> str:
@@ -254,5 +266,5 @@ def _hint(module: nn.Module, samples: Samples, error: Exception) -> str:
     if isinstance(error, TypeError):
         return "If it has several inputs, concatenate the inputs in one array and split them in forward"
     if isinstance(error, ValueError) and any(isinstance(layer, _BatchNorm) for layer in layers):
-        return "A batch of one sample has no batch statistics: use nn.GroupNorm(1, channels) for batch normalisation"
+        return "A batch of one sample has no batch statistics: let the layer track running statistics, or use GroupNorm"
     return "Change the model or the shape of the samples"

@@ -47,6 +47,11 @@ def build_engine(
     check_engine(name)
     eager = Eager(model, device, find_loss(learning.loss))
     find_optimiser(learning.optimiser)  # refused here, if it cannot be found
+    if learning.batch_size < model.least_batch:
+        raise ModelError(
+            f"batch-size = {learning.batch_size} leaves batch normalisation without statistics; "
+            f"use {model.least_batch} at least, or nn.GroupNorm"
+        )
     if name == "eager" or (name == "auto" and device != "cpu"):
         return eager
     try:

@@ -1,8 +1,8 @@
 """An nn.Module as a function of one vector."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,23 +10,33 @@ from numpy.typing import NDArray
 from pacfl.errors import ModelError
 
 if TYPE_CHECKING:  # algorithms and settings use these classes where torch is not installed
-    from torch import nn
+    from torch import Tensor, nn
 
 Vector = NDArray[np.float32]  # (d,)
+STATISTICS: Final = ("running_mean", "running_var")  # buffers of normalisation layers
 
 
 class UnsupportedModelError(ModelError):
     """A model that the native engine cannot compile, and why."""
 
 
+BatchNorm = Literal["averaged", "local"]
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
-    """The architecture, the initial weights, and the slice of each layer in the vector of weights."""
+    """The architecture, the initial weights, and the slice of each layer in the vector of weights.
+
+    Running statistics of normalisation layers are in the vector too, after the weights of their layer.
+    """
 
     architecture: Callable[[], "nn.Module"]
     seed: int
     initial: Vector
     layers: Mapping[str, slice]  # in order; normalisation belongs to the layer before it
+    statistics: NDArray[np.bool_]  # (d,) running statistics, which no gradient changes
+    local: NDArray[np.bool_]  # (d,) what stays at every client: normalisation with statistics, if it is local
+    least_batch: int = 1  # samples in a batch of training: a single one has no batch statistics
 
     def build(self) -> "nn.Module":
         """The module; what it draws at random is the same every time."""
@@ -39,11 +49,12 @@ class Model:
         if w.shape != self.initial.shape:
             raise ModelError(f"the model has {len(self.initial)} weights, got an array of shape {w.shape}")
         module = self.build()
-        parameters = list(module.parameters())
+        start = 0
         with torch.no_grad():
-            parts = np.split(np.array(w, dtype=np.float32), np.cumsum([p.numel() for p in parameters])[:-1])
-            for p, part in zip(parameters, parts, strict=True):
-                p.copy_(torch.from_numpy(part).view_as(p))
+            for _, _, tensor in slots(module):
+                part = np.array(w[start : start + tensor.numel()], dtype=np.float32)
+                tensor.copy_(torch.from_numpy(part).view_as(tensor))
+                start += len(part)
         return module.eval()
 
     def fresh(self, seed: int) -> Vector:
@@ -57,8 +68,13 @@ class Model:
         return slice(list(self.layers.values())[-n_layers].start, len(self.initial))
 
 
-def as_model(architecture: Callable[[], "nn.Module"], seed: int) -> Model:
-    """A model from any function that builds an nn.Module; the seed decides the initial weights."""
+def as_model(architecture: Callable[[], "nn.Module"], seed: int, batch_norm: BatchNorm = "averaged") -> Model:
+    """A model from any function that builds an nn.Module; the seed decides the initial weights.
+
+    batch_norm: whether layers that normalise with running statistics are averaged as all others, or stay at clients.
+    """
+    from torch.nn.modules.batchnorm import _BatchNorm
+
     module = _seeded(architecture, seed)
     _check_layers(module)
     layers = _layers(module)
@@ -66,7 +82,37 @@ def as_model(architecture: Callable[[], "nn.Module"], seed: int) -> Model:
         raise ModelError(f"the model must have weights to train, {type(module).__name__} has none")
     if not any(p.requires_grad for p in module.parameters()):
         raise ModelError(f"the model must have weights to train, those of {type(module).__name__} are all frozen")
-    return Model(architecture, seed, _vector(module), layers)
+    statistics = _marked(module, lambda layer, name: has_statistics(layer) and name in STATISTICS)
+    if batch_norm == "local" and not statistics.any():
+        raise ModelError(
+            "batch-norm = local is for models with normalisation layers that have running statistics; this one has "
+            "none: leave it out"
+        )
+    local = _marked(module, lambda layer, _: batch_norm == "local" and has_statistics(layer))
+    batches = any(isinstance(layer, _BatchNorm) and has_statistics(layer) for layer in module.modules())
+    return Model(architecture, seed, _vector(module), layers, statistics, local, 2 if batches else 1)
+
+
+def slots(module: "nn.Module") -> "Iterator[tuple[nn.Module, str, Tensor]]":
+    """What the vector holds, in its order: layer, name and tensor of its parameters, then of its statistics.
+
+    Weights that two layers share are in the vector once, with the first of them.
+    """
+    seen: set[Tensor] = set()
+    for layer in module.modules():
+        for name, p in layer.named_parameters(recurse=False):
+            if p not in seen:
+                seen.add(p)
+                yield layer, name, p
+        if has_statistics(layer):
+            yield from ((layer, name, layer.get_buffer(name)) for name in STATISTICS)
+
+
+def has_statistics(layer: "nn.Module") -> bool:
+    """Whether a layer normalises with running statistics."""
+    from torch.nn.modules.batchnorm import _NormBase
+
+    return isinstance(layer, _NormBase) and bool(layer.track_running_stats)
 
 
 def _seeded(architecture: Callable[[], "nn.Module"], seed: int) -> "nn.Module":
@@ -78,21 +124,26 @@ def _seeded(architecture: Callable[[], "nn.Module"], seed: int) -> "nn.Module":
 
 
 def _vector(module: "nn.Module") -> Vector:
-    arrays: list[NDArray[Any]] = [p.detach().cpu().numpy().ravel() for p in module.parameters()]
+    arrays: list[NDArray[Any]] = [tensor.detach().cpu().numpy().ravel() for _, _, tensor in slots(module)]
     return np.concatenate(arrays).astype(np.float32) if arrays else np.empty(0, dtype=np.float32)
+
+
+def _marked(module: "nn.Module", chosen: Callable[["nn.Module", str], bool]) -> NDArray[np.bool_]:
+    """Which places of the vector are those of chosen slots: (d,)."""
+    return np.concatenate([np.full(tensor.numel(), chosen(layer, name)) for layer, name, tensor in slots(module)])
 
 
 def _layers(module: "nn.Module") -> dict[str, slice]:
     from torch.nn import GroupNorm, LayerNorm
     from torch.nn.modules.batchnorm import _NormBase
 
+    sizes: dict[nn.Module, int] = {}
+    for layer, _, tensor in slots(module):
+        sizes[layer] = sizes.get(layer, 0) + tensor.numel()
     layers: dict[str, slice] = {}
     start = 0
-    seen: set[nn.Parameter] = set()  # weights that two layers share are in the vector once, with the first of them
     for name, layer in module.named_modules():
-        own = [p for p in layer.parameters(recurse=False) if p not in seen]
-        seen.update(own)
-        size = sum(p.numel() for p in own)
+        size = sizes.get(layer, 0)
         if size == 0:
             continue
         if isinstance(layer, GroupNorm | LayerNorm | _NormBase) and layers:
@@ -106,21 +157,14 @@ def _layers(module: "nn.Module") -> dict[str, slice]:
 
 def _check_layers(module: "nn.Module") -> None:
     """Refuse layers whose state is not all in the vector of weights."""
-    from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
-    from torch.nn.parameter import UninitializedParameter
+    from torch.nn.parameter import is_lazy
 
     for name, layer in module.named_modules():
         kind = type(layer).__name__
-        if any(isinstance(p, UninitializedParameter) for p in layer.parameters(recurse=False)):
+        if any(is_lazy(tensor) for tensor in (*layer.parameters(recurse=False), *layer.buffers(recurse=False))):
             raise ModelError(f"layer {name!r} ({kind}) has no size yet; use a layer that is built with its sizes")
-        if isinstance(layer, _NormBase) and layer.track_running_stats:
-            # GroupNorm of one group also normalises a batch of one sample, which batch statistics cannot
-            instead = (
-                f"GroupNorm(1, {layer.num_features})"
-                if isinstance(layer, _BatchNorm)
-                else f"{kind}({layer.num_features}, affine={layer.affine}, track_running_stats=False)"
-            )
+        if has_statistics(layer) and layer.momentum is None:
             raise ModelError(
-                f"layer {name!r} is a {kind}: its running statistics are not weights, and averaging models would "
-                f"ignore them; use nn.{instead}"
+                f"layer {name!r} ({kind}) has momentum=None: its running statistics depend on the number of all "
+                "batches it has seen, which is not part of the model; give it a momentum such as 0.1"
             )

@@ -17,6 +17,18 @@ def batch_order(n: int, epochs: int, rng: np.random.Generator) -> NDArray[np.int
     return np.stack([rng.permutation(n) for _ in range(epochs)]) if epochs else np.empty((0, n), dtype=np.int64)
 
 
-def count_steps(n: int, epochs: int, batch_size: int) -> int:
-    """Steps of SGD in a local training; the last batch of an epoch may be smaller."""
-    return epochs * -(-n // batch_size)
+def batches(n: int, batch_size: int, least: int = 1) -> list[slice]:
+    """The batches of an epoch of n samples. The last may be smaller; with fewer than `least` it joins the one before.
+
+    >>> batches(11, 5, least=2)
+    [slice(0, 5, None), slice(5, 11, None)]
+    """
+    starts = list(range(0, n, batch_size))
+    if starts and n - starts[-1] < least:
+        del starts[-1]
+    return [slice(start, end) for start, end in zip(starts, [*starts[1:], n], strict=False)]
+
+
+def count_steps(n: int, epochs: int, batch_size: int, least: int = 1) -> int:
+    """Steps of SGD in a local training."""
+    return epochs * len(batches(n, batch_size, least))
