@@ -29,6 +29,7 @@ _PARTS: Final = {
     "pacfl.experiment.callbacks": ("EarlyStopping", "STOP"),
     "pacfl.experiment.result": ("Result",),
     "pacfl.experiment.api": ("federate", "rounds"),
+    "pacfl.experiment.pivot": ("table",),
 }  # fmt: skip
 _PART_OF: Final = {name: part for part, names in _PARTS.items() for name in names}
 

@@ -24,6 +24,7 @@ from pacfl.experiment.api import federate as federate
 from pacfl.experiment.api import rounds as rounds
 from pacfl.experiment.callbacks import STOP as STOP
 from pacfl.experiment.callbacks import EarlyStopping as EarlyStopping
+from pacfl.experiment.pivot import table as table
 from pacfl.experiment.records import RoundRecord as RoundRecord
 from pacfl.experiment.records import Spread as Spread
 from pacfl.experiment.result import Result as Result

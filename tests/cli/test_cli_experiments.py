@@ -311,7 +311,7 @@ def test_a_command_that_is_killed_at_any_moment_goes_on_with_the_same_words(run:
     records = [next(Path(runs).glob("*/rounds.jsonl")).read_bytes() for runs in ("broken", "whole")]
     assert records[0] == records[1]
     assert {path.name for path in next(Path("broken").iterdir()).iterdir()} == {
-        "run.json", "clients.json", "environment.json", "rounds.jsonl", "result.json", LOCK,
+        "run.json", "clients.json", "environment.json", "rounds.jsonl", "result.json", "models.json", "models", LOCK,
     }  # fmt: skip
 
 

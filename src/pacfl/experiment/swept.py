@@ -48,13 +48,17 @@ def swept_settings(runs: Sequence[Settings]) -> list[dict[str, Any]]:
     [{'learning.lr': 0.1}, {'learning.lr': 0.01}]
     """
     flat = [flatten(run) for run in runs]
-    paths = [path for path in differing(flat) if path not in NAMED_ELSEWHERE]
-    paths = [path for path in paths if not path.startswith("plugins.") or _has_versions(path, flat)]
+    paths = [path for path in without_single_versions(differing(flat), flat) if path not in NAMED_ELSEWHERE]
     return [{path: own[path] for path in paths if path in own} for own in flat]
 
 
-def _has_versions(package: str, flat: Sequence[Settings]) -> bool:
-    return len({own[package] for own in flat if package in own}) > 1
+def without_single_versions(paths: Sequence[str], flat: Sequence[Settings]) -> list[str]:
+    """The paths without those of plug-ins whose code is the same in all runs that have them."""
+
+    def versions(path: str) -> set[str]:
+        return {own[path] for own in flat if path in own}
+
+    return [path for path in paths if not path.startswith("plugins.") or len(versions(path)) > 1]
 
 
 def beside_label(settings: Sequence[Settings], besides: Collection[str] = ()) -> list[str]:
