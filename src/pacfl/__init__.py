@@ -14,8 +14,8 @@ _PARTS: Final = {
     ),
     "pacfl.signatures.estimator": ("PACFLClustering",),
     "pacfl.data": (
-        "BySet", "Dataset", "Dirichlet", "Iid", "LabelSkew", "QuantitySkew", "digits", "from_arrays", "load", "mixture",
-        "partition",
+        "BySet", "Dataset", "Dirichlet", "Iid", "LabelSkew", "QuantitySkew", "digits", "from_arrays", "load_dataset",
+        "mixture", "partition",
     ),
     "pacfl.learning.settings": ("LocalTraining",),
     "pacfl.federation.aggregation": ("Aggregation",),

@@ -17,7 +17,7 @@ from pacfl.data import LabelSkew as LabelSkew
 from pacfl.data import QuantitySkew as QuantitySkew
 from pacfl.data import digits as digits
 from pacfl.data import from_arrays as from_arrays
-from pacfl.data import load as load
+from pacfl.data import load_dataset as load_dataset
 from pacfl.data import mixture as mixture
 from pacfl.data import partition as partition
 from pacfl.experiment.api import federate as federate

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pacfl.data import ByAttribute, catalogue, load, partition
+from pacfl.data import ByAttribute, catalogue, load_dataset, partition
 from pacfl.errors import DataError, MissingLibraryError
 
 ATTRIBUTES = ("Bald", "Eyeglasses", "Smiling")
@@ -32,7 +32,7 @@ def write_celeba(folder: Path) -> Path:
 
 def test_faces_labels_and_attributes_are_read(tmp_path: Path) -> None:
     write_celeba(tmp_path)
-    dataset = load("celeba", tmp_path)
+    dataset = load_dataset("celeba", tmp_path)
     assert dataset.x_train.shape == (12, 32, 32, 3)
     assert dataset.x_test.shape == (6, 32, 32, 3)
     assert np.array_equal(dataset.y_train, FLAGS[:12, 2])
@@ -46,21 +46,21 @@ def test_faces_labels_and_attributes_are_read(tmp_path: Path) -> None:
 
 def test_label_size_and_numbers_can_be_chosen(tmp_path: Path) -> None:
     write_celeba(tmp_path)
-    dataset = load("celeba", tmp_path, label="Bald", size=20, n_train=5, n_test=2)
+    dataset = load_dataset("celeba", tmp_path, label="Bald", size=20, n_train=5, n_test=2)
     assert dataset.x_train.shape == (5, 20, 20, 3)
     assert dataset.x_test.shape == (2, 20, 20, 3)
     assert np.array_equal(dataset.y_train, FLAGS[:5, 0])
     with pytest.raises(DataError, match="did you mean 'Smiling'"):
-        load("celeba", tmp_path, label="smiling")
+        load_dataset("celeba", tmp_path, label="smiling")
     with pytest.raises(DataError, match=r"no option 'labels' .did you mean 'label'"):
-        load("celeba", tmp_path, labels="Bald")
+        load_dataset("celeba", tmp_path, labels="Bald")
     with pytest.raises(DataError, match="size must be at least 1"):
-        load("celeba", tmp_path, size=0)
+        load_dataset("celeba", tmp_path, size=0)
 
 
 def test_clients_have_one_attribute_and_none_of_the_others(tmp_path: Path) -> None:
     write_celeba(tmp_path)
-    dataset = load("celeba", tmp_path, size=4)
+    dataset = load_dataset("celeba", tmp_path, size=4)
     clients = partition(dataset, ByAttribute(ATTRIBUTES), 6, np.random.default_rng(0))
     assert clients.true_cluster is not None
     assert clients.true_cluster.tolist() == [0, 0, 1, 1, 2, 2]
@@ -94,7 +94,7 @@ def test_damaged_lists_are_refused_by_name(tmp_path: Path, file: str, old: str, 
     path = write_celeba(tmp_path) / file
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(DataError, match=reason or "lists 000002.jpg, which has no attributes") as caught:
-        load("celeba", tmp_path)
+        load_dataset("celeba", tmp_path)
     assert (file if reason else "list_eval_partition.txt") in str(caught.value)
 
 
@@ -108,10 +108,10 @@ def test_damaged_images_are_refused_by_name(tmp_path: Path) -> None:
     for contents in (b"", b"no image", content[:300], wide):
         path.write_bytes(contents)
         with pytest.raises(DataError, match=r"000003\.jpg: (cannot be read as a JPEG|is 5000x2, far larger)"):
-            load("celeba", tmp_path)
+            load_dataset("celeba", tmp_path)
     path.unlink()
     with pytest.raises(DataError, match=r"000003\.jpg: cannot be read"):
-        load("celeba", tmp_path)
+        load_dataset("celeba", tmp_path)
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "PIL.Image", None)
         with pytest.raises(MissingLibraryError, match=r"needs Pillow: pip install 'pacfl\[data\]'"):
-            load("celeba", tmp_path)
+            load_dataset("celeba", tmp_path)
     (place / "img_align_celeba").rename(place / "img")
     with pytest.raises(DataError, match="missing celeba/img_align_celeba/"):
-        load("celeba", tmp_path)
+        load_dataset("celeba", tmp_path)

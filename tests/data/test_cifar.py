@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from writing import arrays, cifar10_files, cifar100_files, same, write_archive, write_files
 
-from pacfl.data import catalogue, load
+from pacfl.data import catalogue, load_dataset
 from pacfl.data.readers.pickles import PickledArray, load_plain
 from pacfl.errors import DataError
 
@@ -29,7 +29,7 @@ def test_batches_as_python_2_pickled_them_are_read_from_the_folder_and_from_the_
     write_files(tmp_path / "folder", FILES[name])
     write_archive(tmp_path / "archive" / ARCHIVES[name], FILES[name])
     for place in ("folder", "archive"):
-        dataset = load(name, tmp_path / place)
+        dataset = load_dataset(name, tmp_path / place)
         assert same(dataset, DATA[name])
         assert dataset.x_train.flags.c_contiguous
         entry = next(entry for entry in catalogue(tmp_path / place) if entry.name == name)
@@ -89,17 +89,17 @@ def test_a_hostile_pickle_is_refused_by_name_and_does_nothing(tmp_path: Path, ki
     files = {**FILES["cifar10"], BATCH: hostile(tmp_path)[kind]}
     write_files(tmp_path, files)
     with pytest.raises(DataError) as caught:
-        load("cifar10", tmp_path)
+        load_dataset("cifar10", tmp_path)
     assert BATCH in str(caught.value)
     assert not (tmp_path / "harm").exists()
     write_files(tmp_path, FILES["cifar10"])
-    assert same(load("cifar10", tmp_path), DATA["cifar10"])
+    assert same(load_dataset("cifar10", tmp_path), DATA["cifar10"])
 
 
 def test_a_refused_name_is_in_the_message(tmp_path: Path) -> None:
     write_files(tmp_path, {**FILES["cifar10"], BATCH: hostile(tmp_path)["command"]})
     with pytest.raises(DataError, match=r"data_batch_3: needs \w+\.system.*it was not executed"):
-        load("cifar10", tmp_path)
+        load_dataset("cifar10", tmp_path)
 
 
 def pickled(**changes: object) -> bytes:
@@ -129,7 +129,7 @@ def test_damaged_batches_are_refused_by_name(tmp_path: Path, contents: bytes, re
     write_archive(tmp_path / "archive" / ARCHIVES["cifar10"], files)
     for place in (tmp_path, tmp_path / "archive"):
         with pytest.raises(DataError, match=reason) as caught:
-            load("cifar10", place)
+            load_dataset("cifar10", place)
         assert BATCH in str(caught.value)
 
 
@@ -138,7 +138,7 @@ def test_keys_may_be_bytes(tmp_path: Path) -> None:
     pixels = data.x_train[:6].transpose(0, 3, 1, 2).reshape(6, -1)
     batch = pickle.dumps({b"data": pixels, b"labels": [int(label) for label in data.y_train[:6]]})
     write_files(tmp_path, {**FILES["cifar10"], "cifar-10-batches-py/data_batch_1": batch})
-    assert same(load("cifar10", tmp_path), data)
+    assert same(load_dataset("cifar10", tmp_path), data)
 
 
 def test_damaged_archives_are_refused_by_name(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_damaged_archives_are_refused_by_name(tmp_path: Path) -> None:
     ):
         path.write_bytes(contents)
         with pytest.raises(DataError, match=reason) as caught:
-            load("cifar10", tmp_path)
+            load_dataset("cifar10", tmp_path)
         assert str(path) in str(caught.value)
 
 
@@ -179,7 +179,7 @@ def test_members_with_paths_outside_are_not_read(tmp_path: Path) -> None:
     path = tmp_path / "data" / ARCHIVES["cifar10"]
     path.parent.mkdir()
     write_archive(path, {"../outside": b"harm", "/tmp/outside": b"harm", **FILES["cifar10"]})
-    assert same(load("cifar10", path.parent), DATA["cifar10"])
+    assert same(load_dataset("cifar10", path.parent), DATA["cifar10"])
     assert not (tmp_path / "outside").exists()
 
 

@@ -3,7 +3,7 @@ import sys
 import numpy as np
 import pytest
 
-from pacfl.data import BySet, catalogue, digits, load, partition
+from pacfl.data import BySet, catalogue, digits, load_dataset, partition
 from pacfl.errors import DataError, MissingLibraryError
 
 pytest.importorskip("sklearn", reason="the data set digits needs scikit-learn")
@@ -32,13 +32,13 @@ def test_one_fifth_of_every_class_is_for_testing_and_never_seen_in_training() ->
 
 
 def test_labels_are_disjoint_on_request() -> None:
-    dataset = load("digits", disjoint_labels=True, domains=["upright", "turned"])
+    dataset = load_dataset("digits", disjoint_labels=True, domains=["upright", "turned"])
     assert dataset.n_classes == 20
     assert set(dataset.y_test[dataset.source_test == 1]) == set(range(10, 20))
 
 
 def test_domains_are_groups_of_clients() -> None:
-    clients = partition(load("digits"), BySet((5, 5, 5, 5), 200), 20, np.random.default_rng(0))
+    clients = partition(load_dataset("digits"), BySet((5, 5, 5, 5), 200), 20, np.random.default_rng(0))
     assert clients.true_cluster is not None
     assert clients.true_cluster.tolist() == sorted([0, 1, 2, 3] * 5)
 

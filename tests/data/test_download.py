@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 from writing import arrays, same, write_idx
 
-from pacfl.data import DATASETS, Remote, download, load, specs
+from pacfl.data import DATASETS, Remote, download, load_dataset, specs
 from pacfl.errors import DataError, MissingLibraryError
 from pacfl.files import LOCK
 
@@ -56,7 +56,7 @@ def test_what_is_downloaded_can_be_loaded(tmp_path: Path, monkeypatch: pytest.Mo
     publish(monkeypatch, served_from(address, tmp_path))
     paths = download("mnist", tmp_path / "data")
     assert [path.parent for path in paths] == [tmp_path / "data/MNIST/raw"] * 4
-    assert same(load("mnist", tmp_path / "data"), DATA)
+    assert same(load_dataset("mnist", tmp_path / "data"), DATA)
 
 
 def test_what_is_there_is_not_downloaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from writing import arrays, idx_bytes, same, write_idx
 
-from pacfl.data import load
+from pacfl.data import load_dataset
 from pacfl.data.readers.idx import FIRST_LABELS
 from pacfl.errors import DataError
 
@@ -27,7 +27,7 @@ LABELS = "train-labels-idx1-ubyte"
 )
 def test_what_was_written_is_read(tmp_path: Path, name: str, subfolder: str, zipped: bool) -> None:
     write_idx(tmp_path / subfolder, DATA, zipped)
-    dataset = load(name, tmp_path)
+    dataset = load_dataset(name, tmp_path)
     assert same(dataset, DATA)
     assert (dataset.name, dataset.n_classes, dataset.x_train.dtype) == (name, 10, np.uint8)
 
@@ -37,7 +37,7 @@ def test_plain_and_gzipped_files_may_be_mixed(tmp_path: Path) -> None:
     contents = gzip.decompress((tmp_path / f"{IMAGES}.gz").read_bytes())
     (tmp_path / f"{IMAGES}.gz").unlink()
     (tmp_path / IMAGES).write_bytes(contents)
-    assert same(load("mnist", tmp_path), DATA)
+    assert same(load_dataset("mnist", tmp_path), DATA)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -63,7 +63,7 @@ def test_damaged_files_are_refused_by_name(
     path = tmp_path / (f"{file}.gz" if zipped else file)
     path.write_bytes(gzip.compress(contents) if zipped else contents)
     with pytest.raises(DataError, match=reason) as caught:
-        load("mnist", tmp_path)
+        load_dataset("mnist", tmp_path)
     assert str(path) in str(caught.value)
 
 
@@ -74,20 +74,20 @@ def test_damaged_gzip_is_refused_by_name(tmp_path: Path) -> None:
     for contents in (content[:-9], content[:40], content[:60] + content[90:], b"no gzip"):
         path.write_bytes(contents)
         with pytest.raises(DataError, match="cannot be read as an idx file") as caught:
-            load("mnist", tmp_path)
+            load_dataset("mnist", tmp_path)
         assert str(path) in str(caught.value)
 
 
 def test_one_set_is_not_taken_for_the_other_by_its_file_names(tmp_path: Path) -> None:
     labels = np.concatenate([np.array(FIRST_LABELS["fmnist"]), DATA.y_train[16:]])
     write_idx(tmp_path, DATA._replace(y_train=labels), zipped=True)
-    assert load("fmnist", tmp_path).name == "fmnist"
+    assert load_dataset("fmnist", tmp_path).name == "fmnist"
     with pytest.raises(DataError, match=r"mnist is not complete.*is of fmnist"):
-        load("mnist", tmp_path)
+        load_dataset("mnist", tmp_path)
 
 
 def test_a_missing_file_is_named_with_the_way_to_get_it(tmp_path: Path) -> None:
     write_idx(tmp_path / "MNIST/raw", DATA, zipped=False)
     (tmp_path / "MNIST/raw" / LABELS).unlink()
     with pytest.raises(DataError, match=rf"missing MNIST/raw/{LABELS}\. .*download\('mnist'\)"):
-        load("mnist", tmp_path)
+        load_dataset("mnist", tmp_path)

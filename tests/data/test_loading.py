@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from writing import arrays, write_idx
 
-from pacfl.data import MIX4, BySet, catalogue, data_folder, load, partition
+from pacfl.data import MIX4, BySet, catalogue, data_folder, load_dataset, partition
 from pacfl.errors import DataError
 
 
@@ -18,21 +18,21 @@ def test_the_folder_is_the_given_one_then_that_of_the_environment_then_data(monk
 
 def test_an_unknown_name_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no data set 'cifar-10', and no cifar-10\.npz in .* .did you mean 'cifar10'"):
-        load("cifar-10", tmp_path)
+        load_dataset("cifar-10", tmp_path)
     with pytest.raises(DataError, match=r"mnist has no option 'size'; there are none"):
-        load("mnist", tmp_path, size=3)
+        load_dataset("mnist", tmp_path, size=3)
     with pytest.raises(DataError, match=r"mnist_m is not complete in .*missing mnist_m\.npz"):
-        load("mnist_m", tmp_path)
+        load_dataset("mnist_m", tmp_path)
     with pytest.raises(DataError, match="needs a list of data sets"):
-        load("mixture", tmp_path)
+        load_dataset("mixture", tmp_path)
 
 
 def test_a_mixture_is_loaded_by_the_names_of_its_sets(tmp_path: Path) -> None:
     write_idx(tmp_path / "MNIST/raw", arrays((28, 28)), zipped=True)
     np.savez(tmp_path / "colour.npz", **arrays((32, 32, 3))._asdict())
-    dataset = load("mixture", tmp_path, sets=["mnist", "colour"])
+    dataset = load_dataset("mixture", tmp_path, sets=["mnist", "colour"])
     assert (dataset.x_train.shape, dataset.n_classes) == ((60, 32, 32, 3), 20)
-    assert load("mix4", tmp_path, sets=["mnist", "colour"], disjoint_labels=False).n_classes == 10
+    assert load_dataset("mix4", tmp_path, sets=["mnist", "colour"], disjoint_labels=False).n_classes == 10
 
 
 def test_the_catalogue_lists_found_missing_and_unreadable(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_folder_of_real_data_is_a_data_folder(shared: Path) -> None:
     if not names:
         pytest.skip(f"none of the data sets is in {shared}")
     for name in names:
-        dataset = load(name, shared)
+        dataset = load_dataset(name, shared)
         assert (len(dataset.y_train), len(dataset.y_test)) == (entries[name].n_train, entries[name].n_test)
         assert dataset.x_train.dtype == np.uint8
         assert dataset.n_classes == (100 if name == "cifar100" else 10)
@@ -79,7 +79,7 @@ def test_the_folder_of_real_data_is_a_data_folder(shared: Path) -> None:
 def test_real_usps_is_split_in_its_own_proportions(shared: Path) -> None:
     if not (shared / "usps.npz").exists():
         pytest.skip("no usps.npz there")
-    dataset = load("usps", shared)
+    dataset = load_dataset("usps", shared)
     clients = partition(dataset, BySet((14,), 500), 14, np.random.default_rng(0))
     expected = np.bincount(dataset.y_train, minlength=10) / len(dataset.y_train) * 500
     for indices in clients.train_indices:

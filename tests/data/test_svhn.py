@@ -6,7 +6,7 @@ import pytest
 from scipy.io import loadmat, savemat
 from writing import arrays, same, write_svhn
 
-from pacfl.data import catalogue, load
+from pacfl.data import catalogue, load_dataset
 from pacfl.data.readers.matlab import matrices
 from pacfl.errors import DataError
 
@@ -18,7 +18,7 @@ Y = DATA.y_train[:, None] + 1
 @pytest.mark.parametrize("compressed", [True, False])
 def test_what_was_written_is_read_with_ten_meaning_zero(tmp_path: Path, compressed: bool) -> None:
     write_svhn(tmp_path, DATA, compressed)
-    dataset = load("svhn", tmp_path)
+    dataset = load_dataset("svhn", tmp_path)
     assert same(dataset, DATA)
     assert dataset.x_train.flags.c_contiguous
     entry = next(entry for entry in catalogue(tmp_path) if entry.name == "svhn")
@@ -55,7 +55,7 @@ def test_other_contents_are_refused_by_name(tmp_path: Path, variables: dict[str,
     write_svhn(tmp_path, DATA)
     savemat(tmp_path / "train_32x32.mat", variables, do_compression=True)
     with pytest.raises(DataError, match=reason) as caught:
-        load("svhn", tmp_path)
+        load_dataset("svhn", tmp_path)
     assert "train_32x32.mat" in str(caught.value)
 
 
@@ -66,7 +66,7 @@ def test_truncated_files_are_refused_by_name(tmp_path: Path, length: int, compre
     path = tmp_path / "test_32x32.mat"
     path.write_bytes(path.read_bytes()[:length])
     with pytest.raises(DataError) as caught:
-        load("svhn", tmp_path)
+        load_dataset("svhn", tmp_path)
     assert str(path) in str(caught.value)
 
 
@@ -79,7 +79,7 @@ def test_a_file_with_any_one_of_its_first_bytes_damaged_is_read_or_refused(tmp_p
     for at in range(120, 220):
         path.write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
         with suppress(DataError):
-            load("svhn", tmp_path)
+            load_dataset("svhn", tmp_path)
 
 
 def test_a_change_of_one_compressed_byte_is_seen(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_change_of_one_compressed_byte_is_seen(tmp_path: Path) -> None:
     for at in range(1000, 60_000, 7000):
         path.write_bytes(content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :])
         with pytest.raises(DataError, match=r"train_32x32\.mat"):
-            load("svhn", tmp_path)
+            load_dataset("svhn", tmp_path)
 
 
 def test_more_images_than_the_file_can_contain_are_refused_before_memory_is_allocated(tmp_path: Path) -> None:
@@ -99,4 +99,4 @@ def test_more_images_than_the_file_can_contain_are_refused_before_memory_is_allo
     huge = np.array([32, 32, 3, 600_000], dtype="<i4").tobytes()
     path.write_bytes(path.read_bytes().replace(shape, huge))
     with pytest.raises(DataError, match=r"declares X as \(32, 32, 3, 600000\) in 92160 bytes"):
-        load("svhn", tmp_path)
+        load_dataset("svhn", tmp_path)

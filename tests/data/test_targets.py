@@ -14,7 +14,7 @@ from pacfl.data import (
     QuantitySkew,
     Scheme,
     from_arrays,
-    load,
+    load_dataset,
     mixture,
     normalised,
     partition,
@@ -139,7 +139,7 @@ def test_values_are_not_normalised() -> None:
 def test_a_file_may_have_any_targets(tmp_path: Any, kind: str) -> None:
     y = OTHERS[kind]
     np.savez(tmp_path / "mine.npz", x_train=X[:N], y_train=y[:N], x_test=X[N:], y_test=y[N:])
-    dataset = load("mine", tmp_path)
+    dataset = load_dataset("mine", tmp_path)
     assert dataset.targets == kind
     assert np.array_equal(dataset.y_test, y[N:].astype(dataset.y_test.dtype))
 

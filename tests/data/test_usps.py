@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from writing import Arrays, arrays, same, usps_text, write_usps
 
-from pacfl.data import catalogue, load
+from pacfl.data import catalogue, load_dataset
 from pacfl.errors import DataError, MissingLibraryError
 
 DATA = arrays((16, 16))
@@ -15,7 +15,7 @@ LINE = usps_text(DATA.x_train[:1], DATA.y_train[:1])
 
 def test_libsvm_text_is_read_with_one_meaning_zero(tmp_path: Path) -> None:
     write_usps(tmp_path, DATA)
-    assert same(load("usps", tmp_path), DATA)
+    assert same(load_dataset("usps", tmp_path), DATA)
     entry = next(entry for entry in catalogue(tmp_path) if entry.name == "usps")
     assert (entry.n_train, entry.n_test, entry.format) == (30, 20, "LIBSVM text")
 
@@ -40,7 +40,7 @@ def test_other_text_is_refused_by_name(tmp_path: Path, text: str, reason: str) -
     write_usps(tmp_path, DATA)
     (tmp_path / "usps.t.bz2").write_bytes(bz2.compress(text.encode()))
     with pytest.raises(DataError, match=reason) as caught:
-        load("usps", tmp_path)
+        load_dataset("usps", tmp_path)
     assert "usps.t.bz2" in str(caught.value)
 
 
@@ -51,7 +51,7 @@ def test_damaged_bzip2_is_refused_by_name(tmp_path: Path) -> None:
     for contents in (content[:-20], b"no bzip2"):
         path.write_bytes(contents)
         with pytest.raises(DataError, match=r"usps\.bz2: cannot be read as bzip2 text"):
-            load("usps", tmp_path)
+            load_dataset("usps", tmp_path)
 
 
 def write_h5(path: Path, data: Arrays) -> None:
@@ -65,7 +65,7 @@ def write_h5(path: Path, data: Arrays) -> None:
 
 def test_hdf5_is_read(tmp_path: Path) -> None:
     write_h5(tmp_path / "usps.h5", DATA)
-    assert same(load("usps", tmp_path), DATA)
+    assert same(load_dataset("usps", tmp_path), DATA)
     entry = next(entry for entry in catalogue(tmp_path) if entry.name == "usps")
     assert (entry.n_train, entry.n_test, entry.format) == (30, 20, "HDF5")
 
@@ -110,7 +110,7 @@ def test_other_hdf5_is_refused_by_name(tmp_path: Path, damage: str, reason: str)
         else:
             train.create_group("data")
     with pytest.raises(DataError, match=reason) as caught:
-        load("usps", tmp_path)
+        load_dataset("usps", tmp_path)
     assert str(path) in str(caught.value)
 
 
@@ -121,11 +121,11 @@ def test_truncated_hdf5_is_refused_by_name(tmp_path: Path) -> None:
     for contents in (content[: len(content) // 2], b"no hdf5", b""):
         path.write_bytes(contents)
         with pytest.raises(DataError, match=r"usps\.h5: cannot be read as an HDF5 file"):
-            load("usps", tmp_path)
+            load_dataset("usps", tmp_path)
 
 
 def test_without_h5py_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "usps.h5").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(MissingLibraryError, match=r"needs h5py: pip install 'pacfl\[data\]'"):
-        load("usps", tmp_path)
+        load_dataset("usps", tmp_path)

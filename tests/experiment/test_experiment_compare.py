@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scipy.cluster.hierarchy import fcluster
 
-from pacfl.data import load
+from pacfl.data import load_dataset
 from pacfl.errors import ConfigError
 from pacfl.experiment.compare import below_local, load_result, local_baseline, solo_runs, to_target
 from pacfl.experiment.config import Run, evaluation, expand
@@ -168,7 +168,7 @@ def test_clients_are_described_by_their_samples_labels_set_and_truth(tmp_path: P
     described = json.loads((folder.path / "clients.json").read_text())
     dataset, parts = divide(run)
     assert (described["data"], described["classes"], described["shape"]) == ("digits", 10, [8, 8])
-    assert described["sets"] == list(load("digits").source_names)
+    assert described["sets"] == list(load_dataset("digits").source_names)
     assert len(described["clients"]) == 8
     for c, client in enumerate(described["clients"]):
         labels = dataset.y_train[parts.train_indices[c]]

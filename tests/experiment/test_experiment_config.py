@@ -104,11 +104,11 @@ def test_an_experiment_of_nothing_but_an_algorithm_has_defaults() -> None:
 
 
 def test_the_default_data_can_be_dealt_to_the_default_number_of_clients() -> None:
-    from pacfl.data import build_scheme, load, partition  # only here: it reads the data
+    from pacfl.data import build_scheme, load_dataset, partition  # only here: it reads the data
     from pacfl.learning.randomness import stream
 
     data = Data()
-    parts = partition(load(data.name), build_scheme(data.scheme), data.clients, stream(0, "partition"))
+    parts = partition(load_dataset(data.name), build_scheme(data.scheme), data.clients, stream(0, "partition"))
     assert parts.n_clients == data.clients
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pacfl.data import load
+from pacfl.data import load_dataset
 from pacfl.errors import DataError
 from tests.data.writing import (
     arrays,
@@ -61,13 +61,13 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     name, write = WRITERS[request.param]
     folder = tmp_path_factory.mktemp("written")
     write(folder)
-    load(name, folder)
+    load_dataset(name, folder)
     return name, {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def tried(name: str, files: dict[str, bytes], folder: Path) -> None:
     write_files(folder, files)
-    refused_or_read(lambda: load(name, folder), DataError)
+    refused_or_read(lambda: load_dataset(name, folder), DataError)
 
 
 @often

@@ -5,7 +5,7 @@ from pacfl.data.dataset import Dataset, from_arrays
 from pacfl.data.digits import digits
 from pacfl.data.download import download
 from pacfl.data.groups import ByAttribute, BySet, Given
-from pacfl.data.loading import data_folder, load
+from pacfl.data.loading import data_folder, load_dataset
 from pacfl.data.mixture import mixture
 from pacfl.data.normalisation import Normalisation, Normalise, normalisation, normalised
 from pacfl.data.partition import SCHEMES, Partition, TestSamples, build_scheme, partition
@@ -47,7 +47,7 @@ __all__ = [
     "download",
     "from_arrays",
     "grouped",
-    "load",
+    "load_dataset",
     "mixture",
     "normalisation",
     "normalised",

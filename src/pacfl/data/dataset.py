@@ -9,7 +9,8 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacfl.data.targets import TargetArray, Targets, as_targets, check_range, check_targets, kind_of
+from pacfl.data.display import count, html_table, listing
+from pacfl.data.targets import SINGULAR, TargetArray, Targets, as_targets, check_range, check_targets, kind_of
 from pacfl.errors import DataError
 
 Pixels = NDArray[np.uint8 | np.float32 | np.int64]
@@ -21,7 +22,7 @@ Channels = Literal["last", "first"]
 COMMON_CHANNELS: Final = (1, 3)  # of images; with transparency 4
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """Training and test samples, checked at construction.
 
@@ -62,6 +63,26 @@ class Dataset:
                         f"{self.name}: attribute {name!r} must be yes or no for each of {len(x)} samples of x_{split}, "
                         f"got shape {flags.shape} of {flags.dtype}"
                     )
+
+    def __repr__(self) -> str:
+        facts = "; ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"Dataset({listing([self.name])}: {facts})"
+
+    def _repr_html_(self) -> str:
+        return html_table(f"Dataset {self.name}", (), list(self._facts().items()))
+
+    def _facts(self) -> dict[str, str]:
+        """What a user wants to know at a glance."""
+        facts = {
+            "samples": f"{len(self.y_train):,} for training, {len(self.y_test):,} for testing",
+            "shape": f"{self.shape} of {self.x_train.dtype}",
+            "targets": count(self.n_outputs, SINGULAR[self.targets], self.targets),
+        }
+        if len(self.source_names) > 1:
+            facts["sources"] = listing(self.source_names)
+        if self.attributes_train:
+            facts["attributes"] = listing(list(self.attributes_train))
+        return facts
 
     @property
     def shape(self) -> tuple[int, ...]:

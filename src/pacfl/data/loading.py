@@ -22,7 +22,7 @@ def data_folder(given: str | Path | None = None) -> Path:
     return Path(given if given is not None else os.environ.get("PACFL_DATA") or "data")
 
 
-def load(name: str, folder: str | Path | None = None, **options: object) -> Dataset:
+def load_dataset(name: str, folder: str | Path | None = None, **options: object) -> Dataset:
     """The data set of a name, read from the files in the folder; or the data set in an .npz file, by name or path.
 
     Options: celeba takes label, size, n_train and n_test; digits takes domains and disjoint_labels; mix4 and mixture
@@ -84,7 +84,7 @@ def _digits(folder: Path, *, domains: Sequence[str] | None = None, disjoint_labe
 def _mixture(folder: Path, *, sets: Sequence[str] = (), disjoint_labels: bool = True) -> Dataset:
     if isinstance(sets, str) or not sets:
         raise DataError(f"a mixture needs a list of data sets, got {sets!r}; say sets=['cifar10', 'usps'] for example")
-    return mixture([(name, load(name, folder)) for name in sets], disjoint_labels)
+    return mixture([(name, load_dataset(name, folder)) for name in sets], disjoint_labels)
 
 
 def _mix4(folder: Path, *, sets: Sequence[str] = MIX4, disjoint_labels: bool = True) -> Dataset:

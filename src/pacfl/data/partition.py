@@ -7,6 +7,7 @@ from typing import Final, Literal
 import numpy as np
 
 from pacfl.data.dataset import Dataset, Indices
+from pacfl.data.display import count, extent, html_table, listing
 from pacfl.data.groups import ByAttribute, BySet, Given
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme
 from pacfl.errors import ConfigError, DataError
@@ -26,7 +27,7 @@ SCHEMES: Final[Mapping[str, type[AnyScheme]]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Partition:
     """What each client has: the indices of its training and test samples, its classes, and its group if it is known.
 
@@ -44,6 +45,35 @@ class Partition:
     def n_clients(self) -> int:
         """The number of clients."""
         return len(self.train_indices)
+
+    def __repr__(self) -> str:
+        return f"Partition({self._summary()})"
+
+    def _repr_html_(self) -> str:
+        columns: dict[str, Sequence[object]] = {
+            "client": range(self.n_clients),
+            "training samples": [len(indices) for indices in self.train_indices],
+            "test samples": [len(indices) for indices in self.test_indices],
+        }
+        if any(self.owned):
+            columns["classes"] = [listing([str(c) for c in classes]) for classes in self.owned]
+        if self.true_cluster is not None:
+            columns["true cluster"] = self.true_cluster.tolist()
+        if self.transforms is not None:
+            columns["transform"] = self.transforms
+        return html_table(f"Partition: {self._summary()}", tuple(columns), list(zip(*columns.values(), strict=True)))
+
+    def _summary(self) -> str:
+        facts = [
+            count(self.n_clients, "client"),
+            f"{extent(map(len, self.train_indices))} training samples each",
+            f"{extent(map(len, self.test_indices))} test samples each",
+        ]
+        if any(self.owned):
+            facts.append(f"{extent(map(len, self.owned))} classes each")
+        if self.true_cluster is not None:
+            facts.append(count(len(np.unique(self.true_cluster)), "true cluster"))
+        return ", ".join(facts)
 
 
 def partition(

@@ -1,5 +1,6 @@
 """What a model is to predict: one class of each sample, several labels that are yes or no, or values."""
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -9,6 +10,8 @@ from pacfl.errors import DataError
 
 Targets = Literal["classes", "labels", "values"]  # the words of losses
 TargetArray = NDArray[np.int64 | np.float32]
+
+SINGULAR: Final[Mapping[Targets, str]] = {"classes": "class", "labels": "label", "values": "value"}
 
 EXPECTED: Final = (
     "classes are (n,) integers from 0; several labels are (n, labels) integers 0 or 1, or yes and no; values are "

@@ -18,7 +18,7 @@ from pacfl.data import (
     build_division,
     data_folder,
     grouped,
-    load,
+    load_dataset,
     normalised,
     partition,
     subsample,
@@ -177,7 +177,7 @@ def divide(run: Run, data: Path | None = None) -> tuple[Dataset, Partition]:
 
 
 # Most runs of an experiment share their data, and reading and normalising them may take longer than training
-_load = lru_cache(maxsize=1)(load)
+_load = lru_cache(maxsize=1)(load_dataset)
 _normalised: WeakKeyDictionary[Dataset, dict[str, Dataset]] = WeakKeyDictionary()  # of data sets still in use
 
 

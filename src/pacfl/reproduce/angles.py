@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.data import load
+from pacfl.data import load_dataset
 from pacfl.learning.randomness import stream
 from pacfl.reproduce.figures import heat_map
 from pacfl.reproduce.items import Item, missing
@@ -53,10 +53,10 @@ def _bases(data: Mapping[str, Any], rank: int, seed: int, folder: Path | None) -
     """A signature of every data set, or of every class; sets have one shape as in a mixture."""
     n = data["samples"]
     if "sets" in data:
-        mixed = load("mix4", folder, sets=data["sets"])
+        mixed = load_dataset("mix4", folder, sets=data["sets"])
         groups = [np.flatnonzero(mixed.source_train == s) for s in range(len(data["sets"]))]
     else:
-        mixed = load(data["name"], folder)
+        mixed = load_dataset(data["name"], folder)
         groups = [np.flatnonzero(mixed.y_train == c) for c in range(mixed.n_classes)]
     drawn = [stream(seed, "angles", i).permutation(group)[:n] for i, group in enumerate(groups)]
     return [signature(mixed.x_train[rows], rank) for rows in drawn]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pacfl.data import Dataset, Partition, build_scheme, load, partition
+from pacfl.data import Dataset, Partition, build_scheme, load_dataset, partition
 from pacfl.learning.randomness import stream
 from pacfl.reproduce.angles import cluster_clients
 from pacfl.reproduce.figures import Figure, save
@@ -43,7 +43,7 @@ def _clusters(item: Item, column: str, seed: int, request: Request) -> dict[str,
 
 def _split(item: Item, column: str, seed: int, request: Request) -> tuple[Dataset, Partition]:
     data = item.table(column, request.scale)["data"]
-    dataset = load(data["name"], request.data, n_train=data["samples"], n_test=1)
+    dataset = load_dataset(data["name"], request.data, n_train=data["samples"], n_test=1)
     scheme = build_scheme(data["scheme"])
     return dataset, partition(dataset, scheme, data["clients"], stream(seed, "partition"))
 

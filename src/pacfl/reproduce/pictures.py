@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.data import Dataset, build_scheme, load, partition
+from pacfl.data import Dataset, build_scheme, load_dataset, partition
 from pacfl.learning.randomness import stream
 from pacfl.reproduce.angles import CLASSES, cluster_clients
 from pacfl.reproduce.figures import Figure, heat_map, save
@@ -33,7 +33,7 @@ def _column(item: Item, column: str, request: Request) -> dict[str, Any]:
     table = item.table(column, request.scale)
     data, settings = table["data"], table["item"]["settings"]
     sets = {"sets": data["sets"]} if "sets" in data else {}
-    dataset = load(data["name"], request.data, **sets)
+    dataset = load_dataset(data["name"], request.data, **sets)
     seed = table["seeds"][0]
     rows = stream(seed, "points").permutation(len(dataset.y_train))[: settings["points"]]
     groups = dataset.source_train if sets else dataset.y_train

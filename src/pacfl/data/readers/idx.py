@@ -58,7 +58,7 @@ def read(name: str, paths: Sequence[Path], n_classes: int) -> Dataset:
     """The data set in the four files."""
     other = _other(name, paths[1])
     if other is not None:
-        raise DataError(f"{paths[1]}: these are the labels of {other}, not of {name}; load({other!r}, ...) reads them")
+        raise DataError(f"{paths[1]}: these are the labels of {other}, not of {name}; load_dataset({other!r}) reads it")
     train, test = _part(paths[0], paths[1], n_classes), _part(paths[2], paths[3], n_classes)
     return from_arrays(*train, *test, name=name, n_classes=n_classes)
 
