@@ -1,9 +1,12 @@
 """Pages of the documentation refer to pages, headings and settings that exist."""
 
+import io
 import re
 import tomllib
+from contextlib import redirect_stdout
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,3 +47,18 @@ def test_the_documentation_lists_the_settings_of_every_algorithm() -> None:
     assert listed == {
         name: set(hyphened(f.name for f in fields(find(name)) if f.name != "aggregation")) for name in NAMES
     }
+
+
+def test_the_examples_of_training_from_python_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, as a reader would; the page says what they find."""
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    training = re.search(r"^## Training.*?(?=^## )", page, re.DOTALL | re.MULTILINE)
+    assert training is not None
+    names: dict[str, Any] = {}
+    with redirect_stdout(io.StringIO()) as printed:
+        for example in re.findall(r"```python\n(.*?)```", training[0], re.DOTALL):
+            exec(compile(example, "python.md", "exec"), names)
+    assert names["pacfl"].runs("runs").frame()["learning.lr"].tolist() == [0.1, 0.01]
+    assert "{'site-a': 0, 'site-b': 1, 'site-c': 0, 'site-d': 1, 'site-e': 0, 'site-f': 1}" in printed.getvalue()
