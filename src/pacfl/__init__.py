@@ -31,6 +31,8 @@ _PARTS: Final = {
     "pacfl.experiment.stored_runs": ("runs",),
     "pacfl.experiment.api": ("federate", "rounds"),
     "pacfl.experiment.pivot": ("table",),
+    "pacfl.exporting.export": ("export",),
+    "pacfl.exporting.prediction": ("predict",),
 }  # fmt: skip
 _PART_OF: Final = {name: part for part, names in _PARTS.items() for name in names}
 

@@ -29,6 +29,8 @@ from pacfl.experiment.records import RoundRecord as RoundRecord
 from pacfl.experiment.records import Spread as Spread
 from pacfl.experiment.result import Result as Result
 from pacfl.experiment.stored_runs import runs as runs
+from pacfl.exporting.export import export as export
+from pacfl.exporting.prediction import predict as predict
 from pacfl.federation.aggregation import Aggregation as Aggregation
 from pacfl.federation.algorithm import Algorithm as Algorithm
 from pacfl.federation.schedule import Schedule as Schedule

@@ -9,12 +9,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="models need torch")
 from torch import Tensor, nn  # noqa: E402
 
+from pacfl.data.preprocessing import Preprocessing  # noqa: E402
 from pacfl.errors import DataError, ModelError, StoreError  # noqa: E402
 from pacfl.exporting.folder import CARD, MANIFEST, Manifest, ModelOf, read_manifest, write_folder  # noqa: E402
 from pacfl.exporting.formats import FormatName, write_model  # noqa: E402
 from pacfl.exporting.portable import examples, portable  # noqa: E402
 from pacfl.exporting.prediction import predict  # noqa: E402
-from pacfl.exporting.preprocessing import Preprocessing  # noqa: E402
 from tests.exporting.plain import onnx_outputs, torch_outputs  # noqa: E402
 
 COLOURS = Preprocessing((12, 10, 3), "uint8", "hwc", np.array([100.0, 120.0, 90.5]), 1 / np.array([60.0, 62.0, 55.0]))

@@ -9,7 +9,15 @@ import typer
 from rich.markup import escape
 
 from pacfl import __version__
-from pacfl.cli import deploy, experiments, report, reproduce, signatures, table  # noqa: F401 - they add their commands
+from pacfl.cli import (  # noqa: F401 - they add their commands
+    deploy,
+    experiments,
+    export,
+    report,
+    reproduce,
+    signatures,
+    table,
+)
 from pacfl.cli.console import app, err, out
 from pacfl.errors import PacflError
 

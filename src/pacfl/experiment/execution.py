@@ -8,12 +8,14 @@ from typing import Any
 
 from pacfl.data import Dataset, Normalisation, Normalise, Partition, normalisation
 from pacfl.experiment import description, summary
+from pacfl.experiment.interface import ModelInterface, model_interface
 from pacfl.experiment.models import final_models
 from pacfl.experiment.store import RunStore
 from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.local import LocalClients
 from pacfl.federation.rounds import Backend, Round, SimulatedClients, rounds
 from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
+from pacfl.learning.losses import find_loss
 
 Record = dict[str, Any]
 Watch = Callable[[Record], bool]  # looks at the record of a round, and says whether training ends with it
@@ -38,6 +40,11 @@ class Experiment:
     def plans(self) -> tuple[RoundPlan, ...]:
         """The scheduled rounds, and the evaluations after the last of them."""
         return tuple(round_plans(self.schedule, self.partition.n_clients, self.setup.seed))
+
+    @property
+    def interface(self) -> ModelInterface:
+        """What the models take and what they give."""
+        return model_interface(self.dataset, self.partition, self.normalisation, find_loss(self.setup.learning.loss))
 
     def shortened(self, n_rounds: int) -> "Experiment":
         """The same with fewer rounds."""
@@ -130,6 +137,7 @@ def execute(
             ending.see(record)
             yield record
         if models:
+            folder.describe("interface", experiment.interface.content())
             side = clients.side if isinstance(clients, LocalClients) else ClientSide(experiment.setup)
             final_models(side, state, clients.memory, experiment.shortened(ending.n_rounds).plans).save(folder)
         else:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pacfl import __version__
+from pacfl.data.preprocessing import Preprocessing
 from pacfl.errors import DataError, StoreError
 from pacfl.exporting.formats import FORMATS, FormatName, write_model
-from pacfl.exporting.preprocessing import Preprocessing
 from pacfl.files import settle, write_atomically
 from pacfl.settings import suggestion
 

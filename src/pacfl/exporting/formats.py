@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.errors import ModelError, PacflError, library
-from pacfl.exporting.preprocessing import Preprocessing
 
-if TYPE_CHECKING:  # predictions with ONNX need no torch
+if TYPE_CHECKING:  # the command line is quick, and predictions with ONNX need no torch
     from torch import nn
     from torch.export import ExportedProgram
+
+    from pacfl.data.preprocessing import Preprocessing
 
 FormatName = Literal["safetensors", "torch", "onnx"]
 Outputs = Callable[[NDArray[Any]], NDArray[np.float32]]  # checked samples (n, ...) -> outputs of the model
@@ -31,10 +32,10 @@ class Format:
 
     suffix: str
     has_graph: bool  # whether the file holds all that is computed, from samples to outputs; if not, weights alone
-    written: Callable[["nn.Module", Preprocessing], bytes]
+    written: Callable[["nn.Module", "Preprocessing"], bytes]
 
 
-def write_model(module: "nn.Module", preprocessing: Preprocessing, name: FormatName) -> bytes:
+def write_model(module: "nn.Module", preprocessing: "Preprocessing", name: FormatName) -> bytes:
     """The file of a model. A graph that computes something else than the module is refused."""
     try:
         content = FORMATS[name].written(module, preprocessing)
@@ -54,7 +55,7 @@ def load_graph(content: bytes, name: FormatName) -> Outputs:
     return _LOADERS[name](content)
 
 
-def _check_graph(content: bytes, name: FormatName, module: "nn.Module", preprocessing: Preprocessing) -> None:
+def _check_graph(content: bytes, name: FormatName, module: "nn.Module", preprocessing: "Preprocessing") -> None:
     """Compare the file with the module, for other numbers of samples than the file was made with."""
     import torch
 
@@ -80,7 +81,7 @@ def _check_graph(content: bytes, name: FormatName, module: "nn.Module", preproce
             )
 
 
-def _program(module: "nn.Module", preprocessing: Preprocessing) -> "ExportedProgram":
+def _program(module: "nn.Module", preprocessing: "Preprocessing") -> "ExportedProgram":
     """The graph, without the traces of this machine that torch puts into it."""
     import torch
 
@@ -98,7 +99,7 @@ def _program(module: "nn.Module", preprocessing: Preprocessing) -> "ExportedProg
     return program
 
 
-def _written_torch(module: "nn.Module", preprocessing: Preprocessing) -> bytes:
+def _written_torch(module: "nn.Module", preprocessing: "Preprocessing") -> bytes:
     import torch
 
     buffer = io.BytesIO()
@@ -107,7 +108,7 @@ def _written_torch(module: "nn.Module", preprocessing: Preprocessing) -> bytes:
     return buffer.getvalue()
 
 
-def _written_onnx(module: "nn.Module", preprocessing: Preprocessing) -> bytes:
+def _written_onnx(module: "nn.Module", preprocessing: "Preprocessing") -> bytes:
     import torch
 
     for needed in ("onnx", "onnxscript"):
@@ -128,7 +129,7 @@ def _written_onnx(module: "nn.Module", preprocessing: Preprocessing) -> bytes:
     return content
 
 
-def _written_safetensors(module: "nn.Module", preprocessing: Preprocessing) -> bytes:  # noqa: ARG001 - one form for all
+def _written_safetensors(module: "nn.Module", preprocessing: "Preprocessing") -> bytes:  # noqa: ARG001 - one form for all
     save = library("safetensors.torch", "export as safetensors", "export").save
     # Cloned, because weights that layers share, and views, are refused otherwise
     weights = {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}
@@ -136,7 +137,7 @@ def _written_safetensors(module: "nn.Module", preprocessing: Preprocessing) -> b
     return content
 
 
-def load_weights(content: bytes, module: "nn.Module", preprocessing: Preprocessing) -> Outputs:
+def load_weights(content: bytes, module: "nn.Module", preprocessing: "Preprocessing") -> Outputs:
     """The function that a model computes with the weights of a safetensors file."""
     from pacfl.exporting.portable import portable
 

@@ -5,7 +5,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pacfl.exporting.preprocessing import Preprocessing
+from pacfl.data.preprocessing import Preprocessing
 
 
 class Portable(nn.Module):

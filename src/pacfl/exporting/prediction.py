@@ -10,10 +10,10 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pacfl.data.preprocessing import Preprocessing
 from pacfl.errors import DataError, ModelError, StoreError
 from pacfl.exporting.folder import MANIFEST, Manifest, ModelFile, read_manifest, read_model
 from pacfl.exporting.formats import FORMATS, Outputs, load_graph, load_weights
-from pacfl.exporting.preprocessing import Preprocessing
 from pacfl.files import write_atomically
 from pacfl.signatures.reading import Reading, read
 
@@ -97,7 +97,8 @@ def predict(
     outputs = np.concatenate([computed(samples[i : i + BATCH]) for i in range(0, len(samples), BATCH)])
     outputs = outputs.reshape(len(outputs), -1)
     targets: Any = manifest.targets
-    predictions = Predictions(targets, manifest.outputs, outputs, file.file)
+    unnamed = map(str, range(len(manifest.outputs), outputs.shape[1]))
+    predictions = Predictions(targets, (*manifest.outputs, *unnamed), outputs, file.file)
     if output is not None:
         write_atomically(Path(output), predictions.as_csv().encode())
     return predictions
@@ -151,7 +152,7 @@ def _chosen(path: Path, manifest: Manifest, cluster: int | None, client: str | N
         if own is None:
             raise DataError(f"{path}: knows no client {client!r}; there are {_listed(manifest.clients)}")
         of_client = [file for file in files if file.client == client]
-        of_cluster = [file for file in files if file.client is None and file.cluster == own["cluster"]]
+        of_cluster = [file for file in files if file.client is None and file.cluster == own.get("cluster")]
         files = of_client or [file for file in of_cluster if file.source is None or file.source in own["sources"]]
     if len(files) != 1:
         names = ", ".join(file.file for file in manifest.files)

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from pacfl.data.preprocessing import Preprocessing
 from pacfl.errors import MissingLibraryError, ModelError
 from pacfl.exporting.folder import Manifest, ModelOf, write_folder
 from pacfl.exporting.formats import FormatName
-from pacfl.exporting.preprocessing import Preprocessing
 from pacfl.federation.client_side import ClientSide
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score

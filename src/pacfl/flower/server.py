@@ -84,6 +84,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
             {
                 "round": done.t + 1,
                 "run": _settings(run),
+                "task": deployment.task,
                 "federation": backend.federation,
                 "clients": dict(registry.client_of),
                 "state": done.state,

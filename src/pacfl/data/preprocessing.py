@@ -7,6 +7,8 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pacfl.data.dataset import Dataset
+from pacfl.data.normalisation import Normalisation
 from pacfl.errors import DataError
 
 SampleType = Literal["uint8", "float32", "int64"]
@@ -34,6 +36,17 @@ class Preprocessing:
             raise DataError(f"samples of layout {self.layout} have {_AXES[self.layout]} axes, got shape {self.shape}")
         if (self.mean is None) != (self.factor is None):
             raise DataError("a preprocessing has both a mean and a factor, or none of them")
+
+    @classmethod
+    def of(cls, dataset: Dataset, normalisation: Normalisation) -> "Preprocessing":
+        """What was done to the samples of one source of a data set."""
+        layout: Layout = {2: "hw", 3: "hwc"}.get(len(dataset.shape), "input")  # type: ignore[assignment]  # by axes
+        dtype: Any = str(dataset.x_train.dtype)
+        if normalisation.mean is None or normalisation.scale is None:
+            unit = None if dtype != "uint8" else (np.zeros(()), np.array(normalisation.unit))
+            return cls(dataset.shape, dtype, layout, *(unit or (None, None)))
+        moments = normalisation.mean / normalisation.unit, normalisation.unit / normalisation.scale
+        return cls(dataset.shape, "float32" if dtype == "int64" else dtype, layout, *moments)
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -1,0 +1,184 @@
+"""The models of a finished run, ready to leave: which there are, what they take, and what is known about them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from pacfl import algorithms
+from pacfl.errors import DataError, StoreError
+from pacfl.experiment.config import Run, from_content
+from pacfl.experiment.interface import ModelInterface
+from pacfl.experiment.models import LoadedModels, StoredModels, stored_models
+from pacfl.experiment.run import load_models
+from pacfl.experiment.store import RunFolder
+from pacfl.exporting.architecture import build_architecture
+from pacfl.exporting.card import CardFacts, privacy_spent
+from pacfl.exporting.folder import Manifest, ModelOf
+from pacfl.exporting.formats import FormatName
+from pacfl.federation.message import ClientId
+from pacfl.learning.model import Model, Vector, as_model
+
+
+@dataclass(frozen=True, eq=False)
+class RunModels:
+    """The models that a run ended with."""
+
+    run: Run
+    folder: RunFolder
+    model: Model
+    stored: StoredModels
+    interface: ModelInterface
+    load: Callable[[], LoadedModels]  # reads the data; for personal models
+
+    def models(self, client: str | None, personal: bool) -> Iterator[ModelOf]:
+        """What an export asks for: the clusters, one client, or all clients if personal or if they share no model."""
+        if client is not None:
+            known = {str(c): c for c in self.stored.cluster_of}
+            if client not in known:
+                raise DataError(f"the run ended without client {client!r}; there are {', '.join(list(known)[:20])}")
+            yield from self._of_client(known[client], personal)
+        elif personal or self.cluster_of is None:
+            for c in self.stored.cluster_of:
+                yield from self._of_client(c, personal)
+        else:
+            for k, members in self.members.items():
+                yield from self._of(f"cluster-{k}", self.stored.models[k], members, cluster=k)
+
+    def manifest(self, name: FormatName) -> Manifest:
+        """What export.json says, without files."""
+        interface = self.interface
+        model = model_description(self.run, interface)
+        about = (self.run.hash, self.run.label(), self.run.data.name, interface.targets, interface.outputs)
+        return Manifest(name, *about, model, self._clients())
+
+    def facts(self) -> CardFacts:
+        """What the card says."""
+        run, folder = self.run, self.folder
+        result, records = folder.result() or {}, folder.records()
+        about, environment = folder.description("clients") or {}, folder.description("environment") or {}
+        content = run.content()
+        algorithm = algorithms.build(**run.algorithm)
+        sizes = [client["train"] for client in about.get("clients", [])]
+        first = next(iter(self.interface.by_source.values()))
+        return CardFacts(
+            title=f"Models of {run.label()} on {run.data.name}",
+            method=f"Federated learning with {run.label()}, seed {run.seed}, by pacfl. The run is `{run.hash}`.",
+            data={
+                "data set": about.get("data", run.data.name),
+                "samples": f"{sum(sizes)} for training, at {len(sizes)} clients",
+                "partition": words(content["data"]["scheme"]),
+                "digest": f"`{about.get('digest')}`",
+            },
+            training={
+                "model": words(content["model"]),
+                "local training": words(content["learning"]),
+                "schedule": words(_changed(run.schedule, content["schedule"])),
+                "algorithm": words(content["algorithm"]),
+            },
+            clusters={k: list(map(str, m)) for k, m in self.members.items()},
+            scores={name: value for name, value in result.items() if _is_metric(value)},
+            privacy=privacy_spent(vars(algorithm), [record["sampled"] for record in records]),
+            input=f"Samples of shape {first.described()}, as the data set has them.",
+            outputs=OUTPUTS[self.interface.targets],
+            versions=environment,
+        )
+
+    @cached_property
+    def cluster_of(self) -> dict[ClientId, int] | None:
+        """The cluster whose model each client receives; None if some client receives no model of a cluster.
+
+        Clients of some algorithms share a part of the weights, or none, or choose among the clusters.
+        """
+        found = {}
+        for client, w in self.stored.received.items():
+            own, models = self.stored.cluster_of[client], self.stored.models
+            rows = [own, *range(len(models))] if own < len(models) else range(len(models))
+            k = next((k for k in rows if models[k] is w or np.array_equal(models[k], w)), None)
+            if k is None:
+                return None
+            found[client] = k
+        return found
+
+    @property
+    def members(self) -> dict[int, list[ClientId]]:
+        """The clients of every cluster that has any; none if clusters have no models."""
+        cluster_of = self.cluster_of or {}
+        return {k: [c for c in cluster_of if cluster_of[c] == k] for k in sorted(set(cluster_of.values()))}
+
+    def _clients(self) -> dict[str, dict[str, Any]]:
+        """Every client's cluster, and the sources of its samples if the data have several."""
+        several = len(self.interface.by_source) > 1
+        clusters = self.cluster_of or {}
+        return {
+            str(c): {
+                "cluster": clusters.get(c),
+                **({"sources": self.interface.sources([c])} if several else {}),
+            }
+            for c in self.stored.cluster_of
+        }
+
+    @cached_property
+    def _loaded(self) -> LoadedModels:
+        return self.load()
+
+    def _of_client(self, client: ClientId, personal: bool) -> Iterator[ModelOf]:
+        w = self._loaded.personal(client) if personal else self.stored.received[client]
+        cluster = (self.cluster_of or {}).get(client)
+        stem = f"client-{client}{'-personal' if personal else ''}"
+        yield from self._of(stem, w, [client], cluster=cluster, client=str(client), personal=personal)
+
+    def _of(self, stem: str, w: Vector, members: Sequence[ClientId], **whose: Any) -> Iterator[ModelOf]:
+        """A model for each source of the members' samples: every source is normalised on its own."""
+        module = self.model.module(w)
+        sources = self.interface.sources(members)
+        for source in sources:
+            name = f"{stem}-{source}" if len(sources) > 1 else stem
+            of = source if len(self.interface.by_source) > 1 else None
+            yield ModelOf(name, module, self.interface.by_source[source], source=of, **whose)
+
+
+def run_models(folder: RunFolder, data: Path | None = None) -> RunModels:
+    """The models of a finished run in its folder; data are read for personal models only."""
+    stored, run = stored_models(folder), from_content(folder.content() or {})
+    content = folder.description("interface")
+    if content is None:
+        raise StoreError(f"{folder.path}: its models are of another release of pacfl; run it again (--rerun)")
+    interface = ModelInterface.from_content(content)
+    described = model_description(run, interface)
+    model = as_model(lambda: build_architecture(described), run.seed)
+    return RunModels(run, folder, model, stored, interface, lambda: load_models(folder, data)[1])
+
+
+def model_description(run: Run, interface: ModelInterface) -> dict[str, Any]:
+    """How the model of a run is built: its name and options, the shape of an input, and the number of outputs."""
+    shape = next(iter(interface.by_source.values())).input_shape
+    image = shape if len(shape) == 3 else (1, 1, shape[0])
+    options = {key: value for key, value in run.content()["model"].items() if key != "name"}
+    return {"name": run.model.name, "options": options, "shape": list(image), "outputs": len(interface.outputs)}
+
+
+OUTPUTS: Final[Mapping[str, str]] = {
+    "classes": "One logit for each class: the largest is of the predicted class, and their softmax are probabilities.",
+    "labels": "One logit for each label: its sigmoid is the probability of the label.",
+    "values": "The predicted values.",
+}
+
+
+def _changed(settings: Any, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that differ from their defaults, and the number of rounds."""
+    defaults = vars(type(settings)())
+    return {k: v for k, v in content.items() if k == "rounds" or getattr(settings, k) != defaults[k]}
+
+
+def _is_metric(value: Any) -> bool:
+    """Whether a part of a result has scores by protocol."""
+    return isinstance(value, Mapping) and all(isinstance(v, Mapping) and "mean" in v for v in value.values())
+
+
+def words(settings: Mapping[str, Any]) -> str:
+    """Settings in a line, with the names that files of settings have."""
+    return ", ".join(f"{key.replace('_', '-')} {value}" for key, value in settings.items())
