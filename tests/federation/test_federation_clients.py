@@ -147,6 +147,17 @@ def test_models_are_distinguished_and_old_ones_are_dropped(monkeypatch: pytest.M
     assert len(clients._predictions) <= 2
 
 
+def test_fewer_models_are_cached_where_their_outputs_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for the outputs of two models, at most these and those of the current one are in memory."""
+    clients = side(LocalOnly())
+    size = len(pool().test.y) * 10 * 4
+    monkeypatch.setattr(client_side, "CACHED_BYTES", 2 * size)
+    for w in [model().fresh(i) for i in range(6)]:
+        assert clients.evaluate(0, 0, {}, {"w": w}, None, personal=False)["received"] == scored(w, 0)
+        assert sum(cache.nbytes for cache in clients._predictions.values()) <= 3 * size
+    assert len(clients._predictions) == 3
+
+
 def test_a_client_without_test_samples_is_no_obstacle_to_the_others() -> None:
     """A partition leaves a client none if the test data lack its classes."""
     indices = list(pool().client_indices)

@@ -160,6 +160,15 @@ def test_data_that_do_not_fit_together_are_refused() -> None:
         Site(x[:0], y[:0], x, y).pool(0)
     with pytest.raises(ValueError, match="but 2 raw ones"):
         Site(x, y, x, y, raw=x[:2]).pool(0)
+    with pytest.raises(ValueError, match="train labels that are not integers"):
+        Site(x, y + 0.5, x, y).pool(0)
+
+
+def test_numbers_stay_numbers_at_a_site_whose_loss_is_for_them() -> None:
+    x, y = np.zeros((4, 2)), np.array([0.25, 1.5, -2.0, 0.0])
+    assert Site(x, y, x, y).pool(0, "values").train.y.tolist() == y.tolist()
+    assert Site(x, y > 0, x, y > 0).pool(0, "labels").test.y.dtype == np.float32
+    assert Site(x, np.array([0.0, 1, 2, 3]), x[3:], y[3:]).pool(0).train.y.dtype == np.int64
 
 
 def test_a_site_has_one_client_whatever_its_id() -> None:

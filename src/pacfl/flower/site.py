@@ -21,6 +21,7 @@ from pacfl.federation.client_side import ClientIndices, ClientSide, Pool, Setup
 from pacfl.federation.message import ClientId
 from pacfl.flower import settings
 from pacfl.learning.client_context import Samples
+from pacfl.learning.losses import Targets, find_loss
 from pacfl.learning.model import Model, as_model
 
 DEFAULT_MEMORY = "~/.pacfl/memory"
@@ -31,14 +32,15 @@ class Site:
     """One client's data."""
 
     x_train: NDArray[Any]  # (n, ...) input of the model: float32, images channels first
-    y_train: NDArray[Any]  # (n,) classes from 0
+    y_train: NDArray[Any]  # (n,) classes from 0; labels or values, (n,) or (n, k), for a loss that is for them
     x_test: NDArray[Any]
     y_test: NDArray[Any]
     raw: NDArray[Any] | None = None  # training samples for the signature; None: x_train
 
-    def pool(self, client: ClientId) -> Pool:
+    def pool(self, client: ClientId, targets: Targets = "classes") -> Pool:
         """The pool of a client's side of an algorithm: this client is the only one in it, whatever its id."""
-        train, test = _samples(self.x_train, self.y_train, "train"), _samples(self.x_test, self.y_test, "test")
+        train = _samples(self.x_train, self.y_train, "train", targets)
+        test = _samples(self.x_test, self.y_test, "test", targets)
         own = ClientIndices(np.arange(len(train.y)), np.arange(len(test.y)))
         raw = train.x if self.raw is None else np.asarray(self.raw)
         if len(raw) != len(train.y):
@@ -54,7 +56,7 @@ def load_client(context: Context, federation: str, client: ClientId) -> tuple[Cl
         raise DataError(f"load_data of {deployment.task} must return a Site, got {type(site).__name__}")
     model = load_model(deployment.task, run)
     memory = Path(str(context.node_config.get("memory", DEFAULT_MEMORY))).expanduser()
-    pool = site.pool(client)
+    pool = site.pool(client, find_loss(run.learning.loss).targets)
     # Compiling does not pay in a process that handles one message
     engine = "eager" if run.engine == "auto" else run.engine
     return ClientSide(
@@ -76,8 +78,14 @@ def functions(task: str) -> tuple[Callable[[Context], Site], Callable[[], nn.Mod
     return module.load_data, module.build_model
 
 
-def _samples(x: NDArray[Any], y: NDArray[Any], what: str) -> Samples:
-    x, y = np.asarray(x, dtype=np.float32), np.asarray(y, dtype=np.int64)
+def _samples(x: NDArray[Any], y: NDArray[Any], what: str, targets: Targets) -> Samples:
+    x, y = np.asarray(x, dtype=np.float32), np.asarray(y)
+    if targets == "classes" and (y.astype(np.int64) != y).any():
+        raise DataError(
+            f"load_data returned {what} labels that are not integers, and learning.loss is for classes; number the "
+            "classes from 0, or set learning.loss to squared-error for numbers"
+        )
+    y = y.astype(np.int64 if targets == "classes" else np.float32)
     if len(x) != len(y):
         raise DataError(f"load_data returned {len(x)} {what} samples with {len(y)} labels")
     if what == "train" and not len(x):
