@@ -27,7 +27,7 @@ _PARTS: Final = {
     ),
     "pacfl.experiment.records": ("RoundRecord", "Spread"),
     "pacfl.experiment.callbacks": ("EarlyStopping", "STOP"),
-    "pacfl.experiment.result": ("Result",),
+    "pacfl.experiment.result": ("Result", "load"),
     "pacfl.experiment.stored_runs": ("runs",),
     "pacfl.experiment.api": ("federate", "rounds"),
     "pacfl.experiment.pivot": ("table",),

@@ -28,6 +28,7 @@ from pacfl.experiment.pivot import table as table
 from pacfl.experiment.records import RoundRecord as RoundRecord
 from pacfl.experiment.records import Spread as Spread
 from pacfl.experiment.result import Result as Result
+from pacfl.experiment.result import load as load
 from pacfl.experiment.stored_runs import runs as runs
 from pacfl.exporting.export import export as export
 from pacfl.exporting.prediction import predict as predict
