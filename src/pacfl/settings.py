@@ -1,7 +1,7 @@
 """Settings: tables of plain values -> frozen dataclasses, each value checked against the annotation of its field."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from numbers import Integral, Real
@@ -138,6 +138,23 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     if hint is float and _fits(value, float):
         return float(value)
     return value
+
+
+def list_depth(hint: Any) -> int:
+    """How deep lists are that an annotation accepts; 0: it accepts none.
+
+    >>> list_depth(int), list_depth(tuple[int, ...]), list_depth(Sequence[Sequence[int]] | None)
+    (0, 1, 2)
+    """
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return list_depth(parts[0])
+    if origin in (Union, UnionType):
+        return max(map(list_depth, parts))
+    kind = origin or hint
+    if isinstance(kind, type) and issubclass(kind, Sequence) and not issubclass(kind, str | bytes):
+        return 1 + max(map(list_depth, parts), default=0)
+    return 0
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

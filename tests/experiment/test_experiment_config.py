@@ -1,5 +1,6 @@
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,6 +145,68 @@ def test_an_algorithms_settings_are_swept_for_it_alone() -> None:
         "pacfl(threshold=5.0, rank=2)",
         "pacfl(threshold=5.0, rank=3)",
     ]
+
+
+def schemes(scheme: Any, **data: Any) -> list[Any]:
+    return [run.data.scheme for run in expand(table(data={"scheme": scheme, **data}))]
+
+
+def test_a_list_in_a_scheme_is_a_sweep_where_the_setting_takes_a_single_value() -> None:
+    assert schemes({"kind": "dirichlet", "alpha": [0.1, 0.5]}) == [
+        {"kind": "dirichlet", "alpha": 0.1},
+        {"kind": "dirichlet", "alpha": 0.5},
+    ]
+    by_set = {"kind": "by-set", "counts": [2, 2, 2, 2], "size": [20, 40], "per-class": [True, False]}
+    assert [(s["counts"], s["size"], s["per_class"]) for s in schemes(by_set)] == [
+        ([2, 2, 2, 2], size, per_class) for size in (20, 40) for per_class in (True, False)
+    ]
+    attributes = {"kind": "by-attribute", "attributes": ["Bald", "Smiling"]}
+    assert schemes(attributes) == [attributes]
+    given = {"kind": "given", "indices": [[0, 1], [2]]}
+    assert schemes(given) == [given]
+
+
+def test_a_list_of_lists_is_a_sweep_where_the_setting_is_a_list() -> None:
+    found = schemes({"kind": "by-set", "counts": [[2, 2, 2, 2], [8, 0, 0, 0]], "size": 20})
+    assert [scheme["counts"] for scheme in found] == [[2, 2, 2, 2], [8, 0, 0, 0]]
+    runs = expand(table(data={"name": "mixture", "sets": [["usps", "fmnist"], ["usps", "mnist"]]}))
+    assert [run.data.sets for run in runs] == [("usps", "fmnist"), ("usps", "mnist")]
+    indices = [[[0, 1], [2]], [[3], [4]]]
+    assert [scheme["indices"] for scheme in schemes({"kind": "given", "indices": indices})] == indices
+
+
+def test_groups_are_swept_like_schemes() -> None:
+    groups = {"rotate": [0, 90], "permute-labels": [2, 4]}
+    assert [scheme["groups"] for scheme in schemes({"kind": "iid", "groups": groups})] == [
+        {"rotate": [0, 90], "permute_labels": 2},
+        {"rotate": [0, 90], "permute_labels": 4},
+    ]
+    by_angles = {"rotate": [[0, 90], [0, 180]]}
+    assert [s["groups"]["rotate"] for s in schemes({"kind": "iid", "groups": by_angles})] == [[0, 90], [0, 180]]
+    listed = [{"rotate": [0, 90]}, {"permute-labels": 2}]
+    assert len(schemes({"kind": ["iid"], "groups": listed})) == 2
+
+
+def test_schemes_in_a_list_are_each_swept() -> None:
+    found = schemes([{"kind": "iid"}, {"kind": ["dirichlet", "quantity-skew"], "alpha": [0.1, 0.5]}])
+    assert found == [
+        {"kind": "iid"},
+        *({"kind": kind, "alpha": alpha} for kind in ("dirichlet", "quantity-skew") for alpha in (0.1, 0.5)),
+    ]
+
+
+def test_a_sweep_in_a_scheme_gives_the_runs_of_its_values() -> None:
+    swept = expand(table(data={"scheme": {"kind": "dirichlet", "alpha": [0.1, 0.5]}}))
+    single = [only(table(data={"scheme": {"kind": "dirichlet", "alpha": alpha}})) for alpha in (0.1, 0.5)]
+    assert [run.hash for run in swept] == [run.hash for run in single]
+
+
+def test_an_empty_list_asks_for_nothing_in_a_scheme_too() -> None:
+    with pytest.raises(ConfigError, match="asks for no run"):
+        schemes({"kind": "dirichlet", "alpha": []})
+    many = [i / 10_000 for i in range(1, 1000)]
+    with pytest.raises(ConfigError, match=r"data\.scheme\.alpha, data\.scheme\.minimum ask for 998,001 runs"):
+        schemes({"kind": "dirichlet", "alpha": many, "minimum": list(range(1, 1000))})
 
 
 def test_an_override_of_learning_may_be_a_sweep() -> None:

@@ -8,8 +8,8 @@ from pacfl.data.groups import ByAttribute, BySet, Given
 from pacfl.data.loading import data_folder, load_dataset
 from pacfl.data.mixture import mixture
 from pacfl.data.normalisation import Normalisation, Normalise, normalisation, normalised
-from pacfl.data.partition import SCHEMES, Partition, TestSamples, build_scheme, partition
-from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme
+from pacfl.data.partition import SCHEMES, Partition, TestSamples, build_scheme, find_scheme, partition
+from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme, Split
 from pacfl.data.specs import DATASETS, MIX4, DatasetSpec, Remote
 from pacfl.data.subset import subsample, subset, validation_split
 from pacfl.data.targets import Targets
@@ -37,6 +37,7 @@ __all__ = [
     "QuantitySkew",
     "Remote",
     "Scheme",
+    "Split",
     "Targets",
     "TestSamples",
     "build_division",
@@ -45,6 +46,7 @@ __all__ = [
     "data_folder",
     "digits",
     "download",
+    "find_scheme",
     "from_arrays",
     "grouped",
     "load_dataset",

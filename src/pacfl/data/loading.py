@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from pacfl import plugins
 from pacfl.data.dataset import Dataset
 from pacfl.data.digits import digits
 from pacfl.data.mixture import mixture
@@ -26,18 +27,31 @@ def load_dataset(name: str, folder: str | Path | None = None, **options: object)
     """The data set of a name, read from the files in the folder; or the data set in an .npz file, by name or path.
 
     Options: celeba takes label, size, n_train and n_test; digits takes domains and disjoint_labels; mix4 and mixture
-    take sets and disjoint_labels.
+    take sets and disjoint_labels. The name of a plug-in is that of an entry point, or an import path such as
+    "package.module:load"; it is called with the folder and the options and returns a data set.
     """
     place = data_folder(folder)
-    if name in LOADERS:
-        loader = LOADERS[name]
-    else:
-        path = _npz_path(name, place)
-        if path is None:
-            raise DataError(f"there is no data set {name!r}, and no {name}.npz in {place}{suggestion(name, LOADERS)}")
-        loader = partial(_own, path)
+    loader = _loader(name, place)
     _check_options(name, loader, options)
-    return loader(place, **options)
+    dataset = loader(place, **options)
+    if not isinstance(dataset, Dataset):
+        raise DataError(f"the data set {name!r} is a {type(dataset).__name__}; its loader must return a pacfl.Dataset")
+    return dataset
+
+
+def _loader(name: str, folder: Path) -> Callable[..., Dataset]:
+    if name in LOADERS:
+        return LOADERS[name]
+    path = _npz_path(name, folder)
+    if path is not None:
+        return partial(_own, path)
+    if plugins.import_path("datasets", name) is None:
+        names = (*LOADERS, *plugins.offered("datasets"))
+        raise DataError(f"there is no data set {name!r}, and no {name}.npz in {folder}{suggestion(name, names)}")
+    loader: Callable[..., Dataset] = plugins.find("datasets", name, LOADERS)
+    if not callable(loader):
+        raise DataError(f"the data set {name!r} is {loader!r}, expected a function of a folder that returns a Dataset")
+    return loader
 
 
 def locate(spec: DatasetSpec, folder: Path) -> tuple[Format, Search] | None:
@@ -106,8 +120,11 @@ def _npz_path(name: str, folder: Path) -> Path | None:
 
 
 def _check_options(name: str, loader: Callable[..., Dataset], options: Mapping[str, object]) -> None:
-    parameters = inspect.signature(loader).parameters.values()
-    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    parameters = list(inspect.signature(loader).parameters.values())
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    known = [parameter.name for parameter in parameters[1:] if parameter.kind in by_name]  # the first is the folder
     for option in options:
         if option not in known:
             raise DataError(f"{name} has no option {option!r}{suggestion(option, known)}")

@@ -1,22 +1,22 @@
 """A data set split among clients."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Final, Literal
 
 import numpy as np
 
+from pacfl import plugins
 from pacfl.data.dataset import Dataset, Indices
 from pacfl.data.display import count, extent, html_table, listing
 from pacfl.data.groups import ByAttribute, BySet, Given
-from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme
+from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme, Split
 from pacfl.errors import ConfigError, DataError
 from pacfl.settings import PositiveInt, build, check_value, suggestion
 
 TestSamples = Literal["owned", "proportional", "global"]
-AnyScheme = LabelSkew | Dirichlet | Iid | QuantitySkew | BySet | ByAttribute | Given
 
-SCHEMES: Final[Mapping[str, type[AnyScheme]]] = {
+SCHEMES: Final[Mapping[str, type[Scheme]]] = {
     "label-skew": LabelSkew,
     "dirichlet": Dirichlet,
     "iid": Iid,
@@ -96,7 +96,9 @@ def partition(
     """
     check_value("the number of clients", n_clients, PositiveInt)
     check_value("the choice of test samples", test, TestSamples)
-    train, true_cluster, tests = scheme.split(dataset, n_clients, rng)
+    train, true_cluster, tests = Split(*scheme.split(dataset, n_clients, rng))
+    if len(train) != n_clients:
+        raise DataError(f"the scheme must split the samples among {n_clients} clients, got {len(train)}")
     _check_indices("training", train, len(dataset.y_train))
     _check_minimum(scheme, train)
     owned = owned_classes(dataset, train)
@@ -112,19 +114,33 @@ def partition(
     return Partition(tuple(train), tuple(tests), owned, true_cluster)
 
 
-def build_scheme(description: Mapping[str, object]) -> AnyScheme:
+def build_scheme(description: Mapping[str, object]) -> Scheme:
     """The scheme that is described by its kind and its settings.
 
     >>> build_scheme({"kind": "label-skew", "share": 0.2})
     LabelSkew(share=0.2, minimum=1)
     """
     kind = description.get("kind")
-    if not isinstance(kind, str) or kind not in SCHEMES:
-        raise ConfigError(f"there is no scheme of kind {kind!r}{suggestion(str(kind), SCHEMES)}")
+    found = find_scheme(kind)
     table = {key: value for key, value in description.items() if key != "kind"}
     if "groups" in table:
         raise ConfigError("groups come after the scheme: build_division gives both, and grouped makes them")
-    return build(SCHEMES[kind], table, "scheme", f"scheme {kind}:")
+    return build(found, table, "scheme", f"scheme {kind}:")
+
+
+def find_scheme(kind: object) -> type[Scheme]:
+    """The dataclass of a kind of schemes: one of ours, of an entry point, or of an import path."""
+    known = isinstance(kind, str) and (kind in SCHEMES or plugins.import_path("partitions", kind) is not None)
+    if not isinstance(kind, str) or not known:
+        names = (*SCHEMES, *plugins.offered("partitions"))
+        raise ConfigError(f"there is no scheme of kind {kind!r}{suggestion(str(kind), names)}")
+    found: type[Scheme] = plugins.find("partitions", kind, SCHEMES)
+    if not (isinstance(found, type) and is_dataclass(found) and callable(getattr(found, "split", None))):
+        raise ConfigError(
+            f"the scheme {kind!r} is {found!r}, expected a dataclass with a method split(dataset, n_clients, rng) that "
+            "returns a pacfl.data.Split"
+        )
+    return found
 
 
 def owned_classes(dataset: Dataset, train: Sequence[Indices]) -> tuple[tuple[int, ...], ...]:
@@ -169,11 +185,12 @@ def _proportional(dataset: Dataset, client: int, train: Indices, pool: Indices, 
 def _check_minimum(scheme: Scheme, train: Sequence[Indices]) -> None:
     sizes = [len(indices) for indices in train]
     smallest = int(np.argmin(sizes))
-    if sizes[smallest] < scheme.minimum:
-        n_below = sum(size < scheme.minimum for size in sizes)
+    minimum = getattr(scheme, "minimum", 1)  # plug-ins need not have one
+    if sizes[smallest] < minimum:
+        n_below = sum(size < minimum for size in sizes)
         raise DataError(
-            f"{n_below} of {len(sizes)} clients would have less than {scheme.minimum} training samples "
-            f"(client {smallest} has {sizes[smallest]}); {scheme.remedy}"
+            f"{n_below} of {len(sizes)} clients would have less than {minimum} training samples "
+            f"(client {smallest} has {sizes[smallest]}); {getattr(scheme, 'remedy', 'change the scheme')}"
         )
 
 

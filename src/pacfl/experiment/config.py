@@ -1,11 +1,9 @@
 """TOML -> settings that are checked -> runs, each with a hash of its content."""
 
 import hashlib
-import itertools
 import json
-import math
 import tomllib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +15,7 @@ from pacfl.data.partition import SCHEMES
 from pacfl.errors import ConfigError
 from pacfl.experiment.store import FORMAT
 from pacfl.experiment.summary import check_targets, label
+from pacfl.experiment.sweeps import sweep
 from pacfl.federation.aggregation import Aggregation
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.schedule import Schedule
@@ -49,6 +48,7 @@ class Data:
     normalise: Normalise = later("auto")  # what is normalised: features, channels, or nothing
     test: TestSamples = later("owned")  # the test samples of each client
     seed: NonNegativeInt | None = later(None)  # of everything that is drawn about data, instead of the run's
+    options: Mapping[str, Any] | None = later(None)  # of the loader of the data set
 
     def __post_init__(self) -> None:
         check(self)
@@ -57,6 +57,8 @@ class Data:
             raise ConfigError(
                 f"Data.validation replaces the test samples, got test {self.test!r} with it; leave out one of them"
             )
+        if twice := {"sets", "disjoint_labels"} & set(self.options or {}):
+            raise ConfigError(f"Data.options has {sorted(twice)[0]}, which is a setting of [data] itself; put it there")
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,9 @@ def evaluation(table: Mapping[str, Any]) -> Evaluation:
     return build(Evaluation, table.get("evaluation", {}), "evaluation")
 
 
+KINDS: Final = {"data": Data, "learning": LocalTraining, "schedule": Schedule, "aggregation": Aggregation}
+
+
 def expand(table: Mapping[str, Any]) -> list[Run]:
     """All runs that a table of settings asks for: a list where a single value is expected is a sweep."""
     for key in table:
@@ -180,7 +185,7 @@ def expand(table: Mapping[str, Any]) -> list[Run]:
         raise ConfigError("an experiment needs at least one [[algorithm]] with a name")
     runs: dict[str, Run] = {}
     for entry in entries:
-        for chosen in _sweep(_sections(table, entry)):
+        for chosen in sweep(_sections(table, entry), KINDS):
             for seed in seeds if isinstance(seeds, list) else [seeds]:
                 run = _run(chosen, seed, device, engine, evaluated)
                 runs[run.hash] = run
@@ -260,28 +265,6 @@ def _metrics(evaluated: Evaluation, learning: LocalTraining) -> tuple[str, ...]:
     return metrics.names
 
 
-MOST_RUNS: Final = 100_000  # of one entry and seed
-LISTS: Final = frozenset({("data", "sets")})  # settings that are lists themselves
-
-
-def _sweep(sections: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, dict[str, Any]]]:
-    swept = [
-        (name, key, value)
-        for name, table in sections.items()
-        for key, value in table.items()
-        if isinstance(value, list) and (name, key) not in LISTS
-    ]
-    asked = math.prod(len(value) for _, _, value in swept)
-    if asked > MOST_RUNS:
-        lists = ", ".join(f"{name}.{key}" for name, key, _ in swept)
-        raise ConfigError(f"the lists {lists} ask for {asked:,} runs, more than {MOST_RUNS:,}; shorten some")
-    for values in itertools.product(*(value for _, _, value in swept)):
-        chosen = {name: dict(table) for name, table in sections.items()}
-        for (name, key, _), value in zip(swept, values, strict=True):
-            chosen[name][key] = value
-        yield chosen
-
-
 def _override(table: dict[str, Any], text: str) -> None:
     path, equals, value = text.partition("=")
     if not equals or not path:
@@ -305,9 +288,9 @@ def _snaked(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scheme_snaked(table: Mapping[str, Any]) -> dict[str, Any]:
-    """[data] with one spelling for the keys of its scheme and of tables in it: they are content of a run."""
+    """[data] with one spelling for the keys of its scheme and options, at any depth: they are content of a run."""
 
     def deep(value: Any) -> Any:
         return {key: deep(own) for key, own in _snaked(value).items()} if isinstance(value, Mapping) else value
 
-    return {key: deep(value) if key == "scheme" else value for key, value in table.items()}
+    return {key: deep(value) if key in ("scheme", "options") else value for key, value in table.items()}

@@ -1,5 +1,6 @@
 """A run from its settings to its result: `build` assembles it, `resume` runs what is missing of it."""
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -177,16 +178,22 @@ def divide(run: Run, data: Path | None = None) -> tuple[Dataset, Partition]:
 
 
 # Most runs of an experiment share their data, and reading and normalising them may take longer than training
-_load = lru_cache(maxsize=1)(load_dataset)
 _normalised: WeakKeyDictionary[Dataset, dict[str, Dataset]] = WeakKeyDictionary()  # of data sets still in use
 
 
 def _source(run: Run, data: Path | None) -> Dataset:
     """The data set of a run, before it is divided."""
-    options: dict[str, Any] = {"sets": run.data.sets} if run.data.sets else {}
+    options: dict[str, Any] = dict(run.data.options or {})
+    if run.data.sets:
+        options["sets"] = run.data.sets
     if run.data.disjoint_labels is not None:
         options["disjoint_labels"] = run.data.disjoint_labels
-    return _load(run.data.name, data_folder(data).resolve(), **options)
+    return _load(run.data.name, data_folder(data).resolve(), json.dumps(options, sort_keys=True))
+
+
+@lru_cache(maxsize=1)
+def _load(name: str, folder: Path, options: str) -> Dataset:
+    return load_dataset(name, folder, **json.loads(options))
 
 
 def _check_data(run: Run, folder: RunFolder, data: Path | None) -> None:
