@@ -177,6 +177,11 @@ def test_a_site_has_one_client_whatever_its_id() -> None:
     assert (own.train.tolist(), own.test.tolist()) == ([0, 1, 2, 3], [0])
 
 
+def test_samples_of_a_site_stay_integers_for_a_model_that_embeds_them() -> None:
+    x, y = np.arange(8).reshape(4, 2), np.arange(4)
+    assert [Site(x, y, x, y).pool(0, tokens=t).train.x.dtype for t in (True, False)] == [np.int64, np.float32]
+
+
 # The warm worker
 
 

@@ -31,16 +31,19 @@ DEFAULT_MEMORY = "~/.pacfl/memory"
 class Site:
     """One client's data."""
 
-    x_train: NDArray[Any]  # (n, ...) input of the model: float32, images channels first
+    x_train: NDArray[Any]  # (n, ...) input of the model: float32, images channels first; integers if it embeds tokens
     y_train: NDArray[Any]  # (n,) classes from 0; labels or values, (n,) or (n, k), for a loss that is for them
     x_test: NDArray[Any]
     y_test: NDArray[Any]
     raw: NDArray[Any] | None = None  # training samples for the signature; None: x_train
 
-    def pool(self, client: ClientId, targets: Targets = "classes") -> Pool:
-        """The pool of a client's side of an algorithm: this client is the only one in it, whatever its id."""
-        train = _samples(self.x_train, self.y_train, "train", targets)
-        test = _samples(self.x_test, self.y_test, "test", targets)
+    def pool(self, client: ClientId, targets: Targets = "classes", tokens: bool = False) -> Pool:
+        """The pool of a client's side of an algorithm: this client is the only one in it, whatever its id.
+
+        tokens: the model embeds its samples, so they stay integers.
+        """
+        train = _samples(self.x_train, self.y_train, "train", targets, tokens)
+        test = _samples(self.x_test, self.y_test, "test", targets, tokens)
         own = ClientIndices(np.arange(len(train.y)), np.arange(len(test.y)))
         raw = train.x if self.raw is None else np.asarray(self.raw)
         if len(raw) != len(train.y):
@@ -56,7 +59,8 @@ def load_client(context: Context, federation: str, client: ClientId) -> tuple[Cl
         raise DataError(f"load_data of {deployment.task} must return a Site, got {type(site).__name__}")
     model = load_model(deployment.task, run)
     memory = Path(str(context.node_config.get("memory", DEFAULT_MEMORY))).expanduser()
-    pool = site.pool(client, find_loss(run.learning.loss).targets)
+    tokens = any(isinstance(layer, nn.Embedding | nn.EmbeddingBag) for layer in model.build().modules())
+    pool = site.pool(client, find_loss(run.learning.loss).targets, tokens)
     # Compiling does not pay in a process that handles one message
     engine = "eager" if run.engine == "auto" else run.engine
     return ClientSide(
@@ -78,8 +82,8 @@ def functions(task: str) -> tuple[Callable[[Context], Site], Callable[[], nn.Mod
     return module.load_data, module.build_model
 
 
-def _samples(x: NDArray[Any], y: NDArray[Any], what: str, targets: Targets) -> Samples:
-    x, y = np.asarray(x, dtype=np.float32), np.asarray(y)
+def _samples(x: NDArray[Any], y: NDArray[Any], what: str, targets: Targets, tokens: bool) -> Samples:
+    x, y = np.asarray(x, dtype=np.int64 if tokens else np.float32), np.asarray(y)
     if targets == "classes" and (y.astype(np.int64) != y).any():
         raise DataError(
             f"load_data returned {what} labels that are not integers, and learning.loss is for classes; number the "
