@@ -37,18 +37,17 @@ class Decisions:
 
     predicted: NDArray[np.bool_]  # (n, k)
     actual: NDArray[np.bool_]  # (n, k)
-    scores: NDArray[np.float64]  # (n, k), rising with the probability of the column
 
 
 def of_classes(outputs: Array, y: Array) -> Decisions:
     """Of logits (n, classes) and classes (n,)."""
     columns = np.arange(outputs.shape[1])
-    return Decisions(outputs.argmax(axis=1)[:, None] == columns, y[:, None] == columns, _log_odds(outputs))
+    return Decisions(outputs.argmax(axis=1)[:, None] == columns, y[:, None] == columns)
 
 
 def of_labels(outputs: Array, y: Array) -> Decisions:
     """Of logits (n, labels) and labels (n,) or (n, labels), 0 or 1; a label is predicted above a logit of 0."""
-    return Decisions(outputs > 0, y.reshape(outputs.shape) > 0, outputs.astype(np.float64))
+    return Decisions(outputs > 0, y.reshape(outputs.shape) > 0)
 
 
 def accuracy(outputs: Array, y: Array) -> float:
@@ -79,12 +78,14 @@ def macro_f1(decisions: Decisions) -> float:
     return _mean(_ratio(2 * hits, decisions.predicted.sum(axis=0) + decisions.actual.sum(axis=0)))
 
 
-def auroc(decisions: Decisions) -> float:
-    """Area under the ROC curve: mean over the classes, one against the rest, or labels, that have it."""
-    positive = decisions.actual.sum(axis=0)
-    ranks = (rankdata(decisions.scores, axis=0) * decisions.actual).sum(axis=0)
-    # The statistic of Mann and Whitney; ties count one half
-    return _mean(_ratio(ranks - positive * (positive + 1) / 2, positive * (len(decisions.actual) - positive)))
+def auroc(outputs: Array, y: Array) -> float:
+    """Area under the ROC curve: mean over the classes, one against the rest, that have it."""
+    return _area(_log_odds(outputs), of_classes(outputs, y).actual)
+
+
+def label_auroc(outputs: Array, y: Array) -> float:
+    """Area under the ROC curve: mean over the labels that have it."""
+    return _area(outputs, of_labels(outputs, y).actual)
 
 
 def sensitivity(decisions: Decisions) -> float:
@@ -110,7 +111,7 @@ def calibration_error(outputs: Array, y: Array) -> float:
 def label_calibration_error(outputs: Array, y: Array) -> float:
     """The same over all labels: each is predicted to be there or not, whichever is more probable."""
     labels = of_labels(outputs, y)
-    probability = 1 / (1 + np.exp(-np.abs(labels.scores)))
+    probability = 1 / (1 + np.exp(-np.abs(outputs.astype(np.float64))))
     return _calibration_error(probability.ravel(), (labels.predicted == labels.actual).ravel())
 
 
@@ -121,8 +122,8 @@ def log_loss(outputs: Array, y: Array) -> float:
 
 def label_log_loss(outputs: Array, y: Array) -> float:
     """Mean of -log p of what is right, over all samples and labels."""
-    labels = of_labels(outputs, y)
-    return float(np.logaddexp(0, np.where(labels.actual, -labels.scores, labels.scores)).mean())
+    logits = outputs.astype(np.float64)
+    return float(np.logaddexp(0, np.where(of_labels(outputs, y).actual, -logits, logits)).mean())
 
 
 def mae(outputs: Array, y: Array) -> float:
@@ -156,7 +157,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         {**_both(balanced_accuracy), "labels": _both(balanced_label_accuracy)["labels"]}, share=True
     ),
     "macro-f1": Metric(_both(macro_f1)),
-    "auroc": Metric(_both(auroc)),
+    "auroc": Metric({"classes": auroc, "labels": label_auroc}),
     "sensitivity": Metric(_both(sensitivity), share=True, binary=True),
     "specificity": Metric(_both(specificity), share=True, binary=True),
     "calibration-error": Metric(
@@ -180,6 +181,13 @@ def _log_odds(outputs: Array) -> NDArray[np.float64]:
     odds: NDArray[np.float64] = log_p - np.log1p(-np.exp(log_p))
     odds[rows, top] = logits[rows, top] - logsumexp(others, axis=1)
     return odds
+
+
+def _area(scores: Array, actual: NDArray[np.bool_]) -> float:
+    """The statistic of Mann and Whitney by column, the mean over columns; ties count one half."""
+    positive = actual.sum(axis=0)
+    ranks = (rankdata(scores, axis=0) * actual).sum(axis=0)
+    return _mean(_ratio(ranks - positive * (positive + 1) / 2, positive * (len(actual) - positive)))
 
 
 def _recall(predicted: NDArray[np.bool_], actual: NDArray[np.bool_]) -> NDArray[np.float64]:
