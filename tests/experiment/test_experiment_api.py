@@ -30,8 +30,8 @@ from pacfl.experiment.api import federate, rounds
 from pacfl.experiment.config import expand
 from pacfl.experiment.own_data import gather
 from pacfl.experiment.result import load
-from pacfl.experiment.run import divide, resume
-from pacfl.experiment.store import folder_of
+from pacfl.experiment.run import divide, load_models, resume
+from pacfl.experiment.store import RunFolder, folder_of
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.nets import mlp
 from pacfl.learning.randomness import stream
@@ -449,6 +449,24 @@ def test_modules_predict_what_the_run_scored() -> None:
         result.module("site-x")
 
 
+def test_raw_samples_are_preprocessed_as_in_training(tmp_path: Path) -> None:
+    """Each channel of images in bytes has its own mean; the loaded result needs no data for it."""
+    rng = np.random.default_rng(0)
+    brought = [(rng.integers(0, 200 + i, (20, 6, 5, 3)).astype(np.uint8), np.arange(20) % 2) for i in range(2)]
+    clients = {name: (x[:12], y[:12], x[12:], y[12:]) for name, (x, y) in zip("ab", brought, strict=True)}
+    result = federate(clients, lambda: nn.Sequential(nn.Flatten(), nn.Linear(90, 2)), FedAvg(), rounds=1)
+    pool = result._loaded.setup.pool  # type: ignore[union-attr]
+    result.save(tmp_path / "study")
+    for own in (result, load(tmp_path / "study")):
+        found = own.preprocess(brought[1][0][12:], "b")
+        assert (found.dtype, found.shape) == (np.float32, (8, 3, 6, 5))
+        np.testing.assert_allclose(found, pool.test.x[pool.client_indices[1].test], rtol=0, atol=1e-5)
+    with pytest.raises(DataError, match="shape"):
+        result.preprocess(brought[1][0][..., 0], "b")
+    with pytest.raises(DataError, match="moon"):
+        result.preprocess(brought[1][0], "b", "moon")
+
+
 def test_a_history_has_a_row_for_every_evaluation_protocol_and_metric() -> None:
     pytest.importorskip("pandas")
     result = federate(fours(), net, FedAvg(), TRAINING, rounds=4, evaluate_every=2, participation=1.0)
@@ -522,6 +540,12 @@ def test_a_run_of_an_experiment_file_is_loaded_too(tmp_path: Path) -> None:
         load(tmp_path / run.hash, module=net).module(0)
     with pytest.raises(StoreError, match="finished"):
         load(tmp_path)
+
+
+def test_what_is_only_in_python_is_not_rebuilt_from_its_settings(tmp_path: Path) -> None:
+    result = federate(named(), Narrow, FedAvg(), TRAINING, rounds=1, runs=tmp_path)
+    with pytest.raises(ConfigError, match=r"pacfl\.load"):
+        load_models(RunFolder(tmp_path / result.hash))
 
 
 # The package

@@ -13,7 +13,7 @@ from pacfl.data import Normalise, TestSamples, build_division
 from pacfl.data.loading import LOADERS
 from pacfl.data.partition import SCHEMES
 from pacfl.errors import ConfigError
-from pacfl.experiment.store import FORMAT
+from pacfl.experiment.store import FORMAT, PYTHON
 from pacfl.experiment.summary import check_targets, label
 from pacfl.experiment.sweeps import sweep
 from pacfl.federation.aggregation import Aggregation
@@ -126,6 +126,10 @@ class Run:
 def from_content(content: Mapping[str, Any]) -> Run:
     """The run of a stored content; plug-ins are also looked for in the current folder."""
     plugins.search_in(Path.cwd())
+    if content.get("origin") == PYTHON:
+        raise ConfigError(
+            "the run was started from Python, where its data and model are; use pacfl.load(folder, module=...) there"
+        )
     try:
         evaluated = Evaluation(metrics=tuple(content.get("metrics", ())))
         run = _run(content, content["seed"], content["device"], content["engine"], evaluated)

@@ -7,7 +7,10 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pacfl.errors import ConfigError, ModelError, StoreError, library
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacfl.errors import ConfigError, DataError, ModelError, StoreError, library
 from pacfl.experiment.records import Client, RoundRecord, Scores, Spread, by_protocol, counted, read_record
 from pacfl.experiment.store import PYTHON, RunFolder, RunMemory, begin
 from pacfl.experiment.summary import label
@@ -130,11 +133,30 @@ class Result:
         """The model of a client, in evaluation mode.
 
         client : its name. personal : the model after the algorithm's own personalisation, which is run again.
-        It takes samples as in training: normalised, channels first.
+        It takes what `preprocess` returns, as a tensor: samples normalised as in training, channels first.
         """
         models, number = self._loaded, self._number(client)
         w = models.personal(number) if personal else models.received(number)
         return models.model.module(w).eval()
+
+    def preprocess(self, x: ArrayLike, client: Client, source: str | None = None) -> NDArray[Any]:
+        """Samples as the data have them (n, ...) -> what the model of a client takes: normalised, channels first.
+
+        source : of a client that has samples of several sets of a mixture, each of which is normalised on its own.
+        """
+        from pacfl.experiment.interface import ModelInterface
+
+        content = self._store.description("interface")
+        if content is None:
+            raise StoreError("the run stored no models, and not what they take; run it again")
+        interface = ModelInterface.from_content(content)
+        sources = interface.sources([self._number(client)])
+        source = sources[0] if source is None and len(sources) == 1 else source
+        if source not in sources:
+            raise DataError(
+                f"client {client!r} has samples of {', '.join(sources)}; give one as source, got {source!r}"
+            )
+        return interface.by_source[source].apply(np.asarray(x))
 
     def save(self, folder: str | Path, *, personal: bool = False) -> None:
         """Store the result in a new or empty folder, which `pacfl.load` reads; in the form of a stored run.

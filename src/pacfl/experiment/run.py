@@ -30,7 +30,7 @@ from pacfl.experiment import description
 from pacfl.experiment.config import Run, from_content
 from pacfl.experiment.execution import Experiment, execute
 from pacfl.experiment.models import LoadedModels, stored_models
-from pacfl.experiment.store import PYTHON, RunFolder, data_digest, owned
+from pacfl.experiment.store import RunFolder, data_digest, owned
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import ClientIndices, Pool, Setup
 from pacfl.federation.local import LocalBackend
@@ -88,10 +88,7 @@ def _run(
 
 def load_models(folder: RunFolder, data: Path | None = None) -> tuple[Experiment, LoadedModels]:
     """A finished run's experiment and its models, its data read from files."""
-    stored, content = stored_models(folder), folder.content() or {}
-    if content.get("origin") == PYTHON:
-        raise StoreError(f"{folder.path}: was run from Python, where its data and its model are; use pacfl.load there")
-    run = from_content(content)
+    stored, run = stored_models(folder), from_content(folder.content() or {})
     _check_data(run, folder, data)
     experiment = build(run, data)
     return experiment, LoadedModels(stored, experiment.setup.model, experiment.setup)
