@@ -1,5 +1,6 @@
 """What [data] asks for is what a run trains on."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pacfl.algorithms import PACFL
 from pacfl.errors import ConfigError
 from pacfl.experiment.execution import Experiment
 from pacfl.experiment.run import build, divide
+from pacfl.federation.client_side import ClientSide
 from tests.experiment.tables import only, table
 
 N, N_TEST = 120, 40
@@ -66,6 +69,14 @@ def test_a_loss_for_other_targets_is_refused(tmp_path: Path, targets: str, loss:
     write(tmp_path, X, TARGETS[targets])
     with pytest.raises(ConfigError, match=reason):
         built(tmp_path, loss)
+
+
+@pytest.mark.parametrize(("targets", "loss"), [("values", "squared-error"), ("labels", "binary-cross-entropy")])
+def test_a_signature_per_class_is_refused_without_classes(tmp_path: Path, targets: str, loss: str) -> None:
+    write(tmp_path, X, TARGETS[targets])
+    setup = built(tmp_path, loss).setup
+    with pytest.raises(ConfigError, match="per_class needs one class for each sample"):
+        ClientSide(replace(setup, algorithm=PACFL(per_class=True))).profile(0, 0)
 
 
 def test_two_classes_can_be_labels(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ class PACFL(Algorithm):
             basis, angles = private.basis, private.split_half_angles[self.measure]
         else:
             labels = context.train.y if self.per_class else None
+            if labels is not None and (labels.ndim > 1 or labels.dtype.kind == "f"):
+                raise ConfigError("PACFL.per_class needs one class for each sample; leave it out for labels and values")
             basis = signature(context.raw, self.rank, labels)
             angles = split_half_angles(context.raw, self.rank, labels, [self.measure])[self.measure]
         return {"basis": basis.astype(np.float32), "split_half_angles": angles.astype(np.float32)}
