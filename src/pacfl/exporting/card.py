@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pacfl.experiment.summary import metric_of, scores
 from pacfl.privacy.accounting import epsilon_of_uploads
 
-DELTA: Final = 1e-5  # of the guarantee that is stated for updates
+DELTA: Final = 1e-5  # of the guarantee that is stated for updates, and the default of signatures
+SECRET: Final = "secret"  # noise that nobody can compute again
 INTENDED_USE: Final = "To be written by whoever publishes these models: what they are for, and what they are not for."
 
 
@@ -46,15 +48,14 @@ def write_card(facts: CardFacts) -> str:
 def privacy_spent(settings: Mapping[str, Any], sampled: Iterable[Sequence[int]]) -> list[str]:
     """What differential privacy guarantees for the samples of clients, in sentences.
 
-    settings: clip_norm, noise_multiplier, private_noise, signature_epsilon and signature_delta, where there are any.
-    sampled: the clients that trained in each round.
+    settings: those of the algorithm and of the aggregation that were given. sampled: the clients of each round.
     """
     sentences = []
     if settings.get("signature_epsilon") is not None:
-        epsilon, delta = settings["signature_epsilon"], settings.get("signature_delta")
+        epsilon, delta = settings["signature_epsilon"], settings.get("signature_delta", DELTA)
         sentences.append(
             f"Signatures: each sample of a client is protected with epsilon {epsilon:g}, delta {delta:g}, by the noise "
-            "in the signature of its client."
+            f"in the signature of its client.{_seeded(settings.get('signature_noise', SECRET))}"
         )
     clip, noise = settings.get("clip_norm"), settings.get("noise_multiplier") or 0.0
     if clip is not None and noise:
@@ -63,17 +64,22 @@ def privacy_spent(settings: Mapping[str, Any], sampled: Iterable[Sequence[int]])
         sentences.append(
             f"Updates: clipped to norm {clip:g}, with noise of {noise:g} clip norms. The data of a client that sent "
             f"{times} updates, as many as any, are protected with epsilon {epsilon:.3g}, delta {DELTA:g}, from "
-            "whoever sees all of its updates."
+            f"whoever sees all of its updates.{_seeded(settings.get('noise', SECRET))}"
         )
     elif clip is not None:
         sentences.append(f"Updates: clipped to norm {clip:g}, without noise. Clipping alone guarantees no privacy.")
-    if sentences and settings.get("private_noise", "secret") != "secret":
-        sentences.append(
-            "The noise was drawn from the seed, to be reproducible. It protects nobody who knows the seed."
-        )
     return sentences or [
         "No differential privacy was asked for. A model may reveal something about the samples that it was trained on."
     ]
+
+
+def scores_of(result: Mapping[str, Any]) -> dict[str, Mapping[str, Mapping[str, float]]]:
+    """The primary metric, the loss and other metrics of a result or of a record, by protocol."""
+    return {metric_of(result): scores(result), "loss": result.get("loss", {}), **result.get("metrics", {})}
+
+
+def _seeded(noise: str) -> str:
+    return "" if noise == SECRET else " The noise was drawn from the seed: it protects nobody who knows the seed."
 
 
 def _list(facts: Mapping[str, Any]) -> str:
@@ -87,11 +93,12 @@ def _clusters(clusters: Mapping[int, Sequence[str]]) -> str:
     return "\n".join(["| cluster | clients | which |", "|---|---|---|", *rows])
 
 
-def _scores(scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+def _scores(by_metric: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
     rows = [
         f"| {metric} | {protocol.replace('_', '-')} | {s['mean']:.4f} | {s['std']:.4f} | {s['worst_tenth']:.4f} |"
-        for metric, by_protocol in scores.items()
+        for metric, by_protocol in by_metric.items()
         for protocol, s in by_protocol.items()
+        if s.get("mean") is not None
     ]
     if not rows:
         return "The models were not evaluated."

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Protocol
 
 from pacfl.errors import ConfigError, DataError, StoreError
+from pacfl.experiment.result import Result
 from pacfl.experiment.store import RunFolder, all_folders
 from pacfl.exporting.card import CardFacts, write_card
 from pacfl.exporting.federations import federation_models
 from pacfl.exporting.folder import Manifest, ModelOf, check_output, write_folder
 from pacfl.exporting.formats import FORMATS, FormatName
-from pacfl.exporting.runs import run_models
+from pacfl.exporting.runs import result_models, run_models
 from pacfl.settings import suggestion
 
 
@@ -27,8 +28,8 @@ class Exportable(Protocol):
         """What the card says."""
 
 
-def export(
-    run: Path | str,
+def export(  # one argument for each option of the command
+    run: Path | str | Result,
     output: Path | str,
     *,
     format: FormatName = "torch",  # noqa: A002 - the word for it
@@ -42,8 +43,9 @@ def export(
 ) -> Manifest:
     """Write the models of a finished run into a folder: one for each cluster, with what they take and a model card.
 
-    run: its folder, the beginning of its hash in `runs`, or the folder of the server of a federation; for the latter
-    also `input_shape`, of one input of the model, and `task`, its module with build_model if the folder does not say.
+    run: a result, the folder of a run, the beginning of its hash in `runs`, or the folder of the server of a
+    federation; for the latter also `input_shape`, of one input of the model, and `task`, its module with build_model
+    if the folder does not say.
     client: the model of one client instead; personal: after the personalisation of the algorithm, for one client or
     for all, which is computed again from `data`.
     format: torch (.pt2) and onnx compute everything from samples to outputs; safetensors has the weights alone.
@@ -53,7 +55,12 @@ def export(
         raise ConfigError(f"no format {format!r}{suggestion(str(format), FORMATS)}")
     check_output(Path(output), force)
     shape = None if input_shape is None else tuple(input_shape)
-    source = find_models(str(run), Path(runs), None if data is None else Path(data), task, shape)
+    if isinstance(run, Result):
+        if (data, task, shape) != (None, None, None):
+            raise DataError("data, task and input_shape are for runs in folders; a result knows them")
+        source: Exportable = result_models(run)
+    else:
+        source = find_models(str(run), Path(runs), None if data is None else Path(data), task, shape)
     models = source.models(None if client is None else str(client), personal)
     return write_folder(models, source.manifest(format), write_card(source.facts()), Path(output), force)
 

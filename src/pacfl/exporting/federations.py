@@ -6,12 +6,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pacfl import algorithms
 from pacfl.data.preprocessing import Preprocessing
 from pacfl.errors import ConfigError, DataError, StoreError
 from pacfl.experiment.store import RunFolder, owned
 from pacfl.experiment.summary import label
-from pacfl.exporting.card import CardFacts, privacy_spent
+from pacfl.exporting.card import CardFacts, privacy_spent, scores_of
 from pacfl.exporting.folder import Manifest, ModelOf
 from pacfl.exporting.formats import FormatName
 from pacfl.exporting.portable import examples, portable
@@ -56,31 +55,35 @@ class FederationModels:
             sample = torch.from_numpy(examples(self.preprocessing, 1))
             outputs = portable(self.model.build(), self.preprocessing)(sample).numel()
         clients = {str(c): {"cluster": int(k)} for c, k in self.state.cluster_of.items()}
-        about = (None, label(self.content["algorithm"]), self.folder.path.name, self._targets())
+        about = (None, self._label, self.folder.path.name, self._targets())
         return Manifest(name, *about, tuple(map(str, range(outputs))), None, clients)
 
     def facts(self) -> CardFacts:
         """What the card says."""
         records = self.folder.records()
-        algorithm = algorithms.build(**self.content["algorithm"])
-        evaluated: Mapping[str, Any] = next((record for record in reversed(records) if "accuracy" in record), {})
+        evaluated: Mapping[str, Any] = next((record for record in reversed(records) if "loss" in record), {})
+        privacy = {**self.content["algorithm"], **self.content.get("aggregation", {})}
         clusters: dict[int, list[str]] = {}
         for client, k in self.state.cluster_of.items():
             clusters.setdefault(int(k), []).append(str(client))
         return CardFacts(
-            title=f"Models of {label(self.content['algorithm'])} in the federation {self.folder.path.name}",
-            method=f"Federated learning of sites, with {label(self.content['algorithm'])}, by pacfl.",
+            title=f"Models of {self._label} in the federation {self.folder.path.name}",
+            method=f"Federated learning of sites, with {self._label}, by pacfl.",
             data={"clients": len(self.state.cluster_of), "samples": "at the sites; the server has none"},
             training={
                 "rounds": sum(bool(record["sampled"]) for record in records),
                 "local training": words(self.content["learning"]),
             },
             clusters=dict(sorted(clusters.items())),
-            scores={name: evaluated[name] for name in ("accuracy", "loss") if name in evaluated},
-            privacy=privacy_spent(vars(algorithm), [record["sampled"] for record in records]),
+            scores=scores_of(evaluated),
+            privacy=privacy_spent(privacy, [record["sampled"] for record in records]),
             input=f"Inputs of shape {self.preprocessing.described()}, as the sites prepare them for the model.",
             outputs=OUTPUTS[self._targets()],
         )
+
+    @property
+    def _label(self) -> str:
+        return label(self.content["algorithm"], self.content.get("aggregation", {}))
 
     def _targets(self) -> str:
         return find_loss(self.content["learning"].get("loss", "cross-entropy")).targets

@@ -8,18 +8,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from pacfl import algorithms
 from pacfl.errors import DataError, StoreError
 from pacfl.experiment.config import Run, from_content
 from pacfl.experiment.interface import ModelInterface
 from pacfl.experiment.models import LoadedModels, StoredModels, stored_models
+from pacfl.experiment.records import Client
+from pacfl.experiment.result import Result
 from pacfl.experiment.run import load_models
-from pacfl.experiment.store import RunFolder
+from pacfl.experiment.store import PYTHON, RunFolder, RunMemory
+from pacfl.experiment.summary import label
 from pacfl.exporting.architecture import build_architecture
-from pacfl.exporting.card import CardFacts, privacy_spent
+from pacfl.exporting.card import CardFacts, privacy_spent, scores_of
 from pacfl.exporting.folder import Manifest, ModelOf
 from pacfl.exporting.formats import FormatName
 from pacfl.federation.message import ClientId
+from pacfl.federation.schedule import Schedule
 from pacfl.learning.model import Model, Vector, as_model
 
 
@@ -27,17 +30,19 @@ from pacfl.learning.model import Model, Vector, as_model
 class RunModels:
     """The models that a run ended with."""
 
-    run: Run
-    folder: RunFolder
+    settings: Mapping[str, Any]  # as plain values
+    store: RunFolder | RunMemory
+    names: Sequence[Client]  # of all clients
+    described: Mapping[str, Any] | None  # how pacfl builds the model, if it can
     model: Model
     stored: StoredModels
     interface: ModelInterface
-    load: Callable[[], LoadedModels]  # reads the data; for personal models
+    load: Callable[[], LoadedModels]  # with the data; for personal models
 
     def models(self, client: str | None, personal: bool) -> Iterator[ModelOf]:
         """What an export asks for: the clusters, one client, or all clients if personal or if they share no model."""
         if client is not None:
-            known = {str(c): c for c in self.stored.cluster_of}
+            known = {self._name(c): c for c in self.stored.cluster_of}
             if client not in known:
                 raise DataError(f"the run ended without client {client!r}; there are {', '.join(list(known)[:20])}")
             yield from self._of_client(known[client], personal)
@@ -50,25 +55,21 @@ class RunModels:
 
     def manifest(self, name: FormatName) -> Manifest:
         """What export.json says, without files."""
-        interface = self.interface
-        model = model_description(self.run, interface)
-        about = (self.run.hash, self.run.label(), self.run.data.name, interface.targets, interface.outputs)
-        return Manifest(name, *about, model, self._clients())
+        about = (self._hash, self._label, self.settings["data"]["name"])
+        return Manifest(name, *about, self.interface.targets, self.interface.outputs, self.described, self._clients())
 
     def facts(self) -> CardFacts:
         """What the card says."""
-        run, folder = self.run, self.folder
-        result, records = folder.result() or {}, folder.records()
-        about, environment = folder.description("clients") or {}, folder.description("environment") or {}
-        content = run.content()
-        algorithm = algorithms.build(**run.algorithm)
+        content, first = self.settings, next(iter(self.interface.by_source.values()))
+        about = self.store.description("clients") or {}
         sizes = [client["train"] for client in about.get("clients", [])]
-        first = next(iter(self.interface.by_source.values()))
+        sampled = [record["sampled"] for record in self.store.records()]
+        privacy = {**content["algorithm"], **content.get("aggregation", {})}
         return CardFacts(
-            title=f"Models of {run.label()} on {run.data.name}",
-            method=f"Federated learning with {run.label()}, seed {run.seed}, by pacfl. The run is `{run.hash}`.",
+            title=f"Models of {self._label} on {content['data']['name']}",
+            method=f"Federated learning with {self._label} by pacfl, seed {content['seed']}. Run `{self._hash}`.",
             data={
-                "data set": about.get("data", run.data.name),
+                "data set": content["data"]["name"],
                 "samples": f"{sum(sizes)} for training, at {len(sizes)} clients",
                 "partition": words(content["data"]["scheme"]),
                 "digest": f"`{about.get('digest')}`",
@@ -76,15 +77,16 @@ class RunModels:
             training={
                 "model": words(content["model"]),
                 "local training": words(content["learning"]),
-                "schedule": words(_changed(run.schedule, content["schedule"])),
+                "schedule": words(_changed(content["schedule"])),
                 "algorithm": words(content["algorithm"]),
+                **({"aggregation": words(content["aggregation"])} if content.get("aggregation") else {}),
             },
-            clusters={k: list(map(str, m)) for k, m in self.members.items()},
-            scores={name: value for name, value in result.items() if _is_metric(value)},
-            privacy=privacy_spent(vars(algorithm), [record["sampled"] for record in records]),
+            clusters={k: list(map(self._name, members)) for k, members in self.members.items()},
+            scores=scores_of(self.store.result() or {}),
+            privacy=privacy_spent(privacy, sampled),
             input=f"Samples of shape {first.described()}, as the data set has them.",
             outputs=OUTPUTS[self.interface.targets],
-            versions=environment,
+            versions=self.store.description("environment") or {},
         )
 
     @cached_property
@@ -114,12 +116,23 @@ class RunModels:
         several = len(self.interface.by_source) > 1
         clusters = self.cluster_of or {}
         return {
-            str(c): {
+            self._name(c): {
                 "cluster": clusters.get(c),
                 **({"sources": self.interface.sources([c])} if several else {}),
             }
             for c in self.stored.cluster_of
         }
+
+    @property
+    def _hash(self) -> str:
+        return str((self.store.result() or {}).get("hash"))
+
+    @property
+    def _label(self) -> str:
+        return label(self.settings["algorithm"], self.settings.get("aggregation", {}))
+
+    def _name(self, client: ClientId) -> str:
+        return str(self.names[client])
 
     @cached_property
     def _loaded(self) -> LoadedModels:
@@ -128,8 +141,9 @@ class RunModels:
     def _of_client(self, client: ClientId, personal: bool) -> Iterator[ModelOf]:
         w = self._loaded.personal(client) if personal else self.stored.received[client]
         cluster = (self.cluster_of or {}).get(client)
-        stem = f"client-{client}{'-personal' if personal else ''}"
-        yield from self._of(stem, w, [client], cluster=cluster, client=str(client), personal=personal)
+        name = self._name(client)
+        stem = f"client-{name}{'-personal' if personal else ''}"
+        yield from self._of(stem, w, [client], cluster=cluster, client=name, personal=personal)
 
     def _of(self, stem: str, w: Vector, members: Sequence[ClientId], **whose: Any) -> Iterator[ModelOf]:
         """A model for each source of the members' samples: every source is normalised on its own."""
@@ -143,14 +157,33 @@ class RunModels:
 
 def run_models(folder: RunFolder, data: Path | None = None) -> RunModels:
     """The models of a finished run in its folder; data are read for personal models only."""
-    stored, run = stored_models(folder), from_content(folder.content() or {})
-    content = folder.description("interface")
-    if content is None:
-        raise StoreError(f"{folder.path}: its models are of another release of pacfl; run it again (--rerun)")
-    interface = ModelInterface.from_content(content)
+    content = folder.content() or {}
+    if content.get("origin") == PYTHON:
+        raise StoreError(
+            f"{folder.path}: was run from Python, where its module is; export it there: "
+            f"pacfl.export(pacfl.load({str(folder.path)!r}, module=...), ...)"
+        )
+    run, stored, interface = from_content(content), stored_models(folder), _interface(folder, str(folder.path))
     described = model_description(run, interface)
     model = as_model(lambda: build_architecture(described), run.seed)
-    return RunModels(run, folder, model, stored, interface, lambda: load_models(folder, data)[1])
+    names = range(run.data.clients)
+    return RunModels(content, folder, names, described, model, stored, interface, lambda: load_models(folder, data)[1])
+
+
+def result_models(result: Result) -> RunModels:
+    """The models of a result in Python."""
+    store, loaded = result._store, result._loaded
+    interface = _interface(store, "the result")
+    return RunModels(
+        result.settings, store, result.clients, None, loaded.model, loaded.stored, interface, lambda: loaded
+    )
+
+
+def _interface(store: RunFolder | RunMemory, where: str) -> ModelInterface:
+    content = store.description("interface")
+    if content is None:
+        raise StoreError(f"{where}: its models are of another release of pacfl; run it again (--rerun)")
+    return ModelInterface.from_content(content)
 
 
 def model_description(run: Run, interface: ModelInterface) -> dict[str, Any]:
@@ -168,15 +201,10 @@ OUTPUTS: Final[Mapping[str, str]] = {
 }
 
 
-def _changed(settings: Any, content: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that differ from their defaults, and the number of rounds."""
-    defaults = vars(type(settings)())
-    return {k: v for k, v in content.items() if k == "rounds" or getattr(settings, k) != defaults[k]}
-
-
-def _is_metric(value: Any) -> bool:
-    """Whether a part of a result has scores by protocol."""
-    return isinstance(value, Mapping) and all(isinstance(v, Mapping) and "mean" in v for v in value.values())
+def _changed(schedule: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a schedule that differ from their defaults, and the number of rounds."""
+    defaults = vars(Schedule())
+    return {key: value for key, value in schedule.items() if key == "rounds" or value != defaults.get(key)}
 
 
 def words(settings: Mapping[str, Any]) -> str:

@@ -46,6 +46,7 @@ class Eager:
             self._fixed[start:end] = not tensor.requires_grad
             start = end
 
+    @torch.enable_grad()  # also where the caller only wants predictions, of a personal model
     def sgd(
         self,
         w: Vector,
@@ -92,6 +93,7 @@ class Eager:
         # A mask also excludes statistics, which change without a step
         return trained if terms.mask is None or self._statistics is None else np.where(terms.mask, trained, w)
 
+    @torch.enable_grad()
     def gradient(self, w: Vector, samples: Samples) -> Vector:
         """Gradient of the mean loss over all samples."""
         x, y = self._tensors(samples)
