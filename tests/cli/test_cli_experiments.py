@@ -18,6 +18,7 @@ from rich.console import Console
 import pacfl
 from pacfl import __version__
 from pacfl.cli import display as shown_by
+from pacfl.cli import result_tables
 from pacfl.cli.display import Progress
 from pacfl.experiment import run as pipeline
 from pacfl.files import LOCK
@@ -100,22 +101,67 @@ def test_swept_settings_are_shown_wherever_runs_are_listed(run: Run) -> None:
     listed = [json.loads(line) for line in run("ls", "--json")[1].splitlines()]
     assert {row["hash"]: row["settings"] for row in listed} == {r["hash"]: r["settings"] for r in results}
     assert json.loads(run("show", results[1]["hash"], "--json")[1])["result"] == results[1]
-    table = shown_by.results_table(results, "two runs")
+    table = result_tables.results_table(results, "two runs")
     assert [str(column.header) for column in table.columns[:3]] == ["algorithm", "lr", "seed"]
     assert list(table.columns[1].cells) == ["0.05", "0.01"]
     _, _, progress = run(*words)
     assert re.findall(r"fedavg lr (\S+) seed 0: done", progress) == ["0.05", "0.01"]
-    assert re.findall(r"8\s+│ (0.0\d) │ 0 ", run("ls")[1]) == ["0.05", "0.01"]
+    assert re.findall(r"8\s+(0.0\d)\s+0 ", run("ls")[1]) == ["0.05", "0.01"]
 
 
 def test_many_swept_settings_share_a_column() -> None:
     paths = ["data.scheme.alpha", "learning.lr", "learning.epochs", "schedule.rounds"]
     values = [0.5, 0.1, 2, 7]
-    assert shown_by.settings_headings(paths[:3]) == ["alpha", "lr", "epochs"]
-    assert shown_by.settings_headings(paths) == ["settings"]
+    assert result_tables.settings_headings(paths[:3]) == ["alpha", "lr", "epochs"]
+    assert result_tables.settings_headings(paths) == ["settings"]
     settings = dict(zip(paths, values, strict=True))
-    assert shown_by.settings_cells(settings, paths[:3]) == ["0.5", "0.1", "2"]
-    assert shown_by.settings_cells(settings, paths) == ["alpha 0.5, lr 0.1, epochs 2, rounds 7"]
+    assert result_tables.settings_cells(settings, paths[:3]) == ["0.5", "0.1", "2"]
+    assert result_tables.settings_cells(settings, paths) == ["alpha 0.5, lr 0.1, epochs 2, rounds 7"]
+
+
+def made_up(algorithm: str, lr: float, seed: int, alone: float | None = 0.25) -> dict[str, Any]:
+    spread = {"mean": 0.5, "std": 0.125, "worst_tenth": 0.25}
+    return {
+        "algorithm": algorithm, "seed": seed, "clusters": 4, "ari": 1.0, "megabits_per_client": 1234.5,
+        "accuracy": dict.fromkeys(("received", "personal", "last_trained"), spread),
+        "worse_than_alone": {"received": alone},
+        "settings": {"learning.lr": lr, "schedule.participation": 0.5},
+    }  # fmt: skip
+
+
+def lines_of(table: Any, width: int) -> list[str]:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(table)
+    return console.export_text().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_thirty_runs_take_a_line_each_in_a_terminal_of_any_width(width: int) -> None:
+    results = [
+        made_up(algorithm, lr, seed)
+        for algorithm in ("fedavg", "pacfl(clusters=4)")
+        for lr in (0.1, 0.01, 0.001)
+        for seed in range(5)
+    ]
+    lines = lines_of(result_tables.results_table(results, "thirty runs", width), width)
+    (head,) = (line.split() for line in lines if line.split()[:1] == ["algorithm"])
+    rows = [line.split() for line in lines if "50.0±12.5" in line]
+    assert [(row[0], float(row[1]), int(row[3])) for row in rows] == [
+        (result["algorithm"], result["settings"]["learning.lr"], result["seed"]) for result in results
+    ]
+    assert {len(row) for row in rows} == {len(head)}
+    caption = " ".join(" ".join(line.split()) for line in lines)
+    missing = [name for name in ("k", "ARI", "worst", "personal", "last-trained", "below", "Mb") if name not in head]
+    assert bool(missing) == (width < 140) == ("too wide for the terminal, but shown by --json" in caption)
+    assert all(re.search(rf"shown by --json: .*\b{name}\b", caption) for name in missing)
+
+
+def test_columns_without_a_number_are_left_out() -> None:
+    headings = [
+        [str(column.header) for column in result_tables.results_table([made_up("fedavg", 0.1, 0, alone)], "").columns]
+        for alone in (None, 0.5)
+    ]
+    assert [name for name in headings[1] if name not in headings[0]] == ["below"]
 
 
 def test_clients_are_compared_with_what_they_would_be_alone(run: Run) -> None:
@@ -310,9 +356,10 @@ def test_a_command_that_is_killed_at_any_moment_goes_on_with_the_same_words(run:
     assert results[0] == results[1]
     records = [next(Path(runs).glob("*/rounds.jsonl")).read_bytes() for runs in ("broken", "whole")]
     assert records[0] == records[1]
-    assert {path.name for path in next(Path("broken").iterdir()).iterdir()} == {
-        "run.json", "clients.json", "environment.json", "rounds.jsonl", "result.json", "models.json", "models", LOCK,
-    }  # fmt: skip
+    broken, whole = ({path.name for path in next(Path(runs).iterdir()).iterdir()} for runs in ("broken", "whole"))
+    assert broken == whole
+    assert {"run.json", "rounds.jsonl", "result.json", LOCK} <= whole
+    assert not any(name.startswith("checkpoint") or name.endswith(".part") for name in whole)
 
 
 @pytest.mark.parametrize(

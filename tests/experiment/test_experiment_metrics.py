@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pacfl.cli.display import metrics_table, results_table, targets_table
+from pacfl.cli.result_tables import metrics_table, results_table, targets_table
 from pacfl.errors import ConfigError
 from pacfl.experiment.compare import below_local, to_target
 from pacfl.experiment.config import Run, from_content
@@ -167,7 +167,7 @@ def test_tables_name_the_metric_and_show_shares_alone_in_percent() -> None:
         "seed": 0,
         "clusters": 1,
         "ari": None,
-        "worse_than_alone": {},
+        "worse_than_alone": {"received": 0.5},
         "megabits_per_client": 1.0,
         "to_target": {"0.4": {"received": None}},
     }
@@ -178,7 +178,7 @@ def test_tables_name_the_metric_and_show_shares_alone_in_percent() -> None:
     shown = text(results_table([mae], ""))
     assert "0.5±0.25" in shown
     assert "worse mae than with local" in shown
-    assert "%" not in shown
+    assert shown.count("%") == 1  # the share of clients below local
     assert "40 %" in text(targets_table([accuracy]))
     assert "received mae" in text(targets_table([mae]))
     assert "%" not in text(targets_table([mae]))

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pacfl.cli.console import AsJson, app, err, out
-from pacfl.cli.display import value
+from pacfl.cli.result_tables import value
 from pacfl.errors import missing
 from pacfl.experiment.summary import metric_of
 

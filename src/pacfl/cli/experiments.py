@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from pacfl.cli.backends import BackendName, backend_of
 from pacfl.cli.console import AsCsv, AsJson, app, err, out
-from pacfl.cli.display import (
+from pacfl.cli.display import count, display, run_names
+from pacfl.cli.result_tables import (
     cell,
-    count,
-    display,
     metrics_table,
     newcomers_table,
     results_table,
-    run_names,
     settings_cells,
     settings_headings,
     targets_table,
@@ -130,7 +129,9 @@ def list_runs(runs: Runs = Path("runs"), as_json: AsJson = False) -> None:
         return
     first, last = ("hash", "algorithm", "data", "clients"), ("seed", "state")
     paths = beside_label([row["settings"] for row in rows], besides=("data.name", "data.clients"))
-    table = Table(*first, *map(escape, settings_headings(paths)), *last, title=f"{count(len(rows), 'run')} in {runs}")
+    table = Table(title=f"{count(len(rows), 'run')} in {runs}", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading in (*first, *settings_headings(paths), *last):
+        table.add_column(escape(heading), no_wrap=heading in ("hash", "state"), overflow="fold")
     for row in rows:
         named, then = ([escape(str(row[key])) for key in keys] for keys in (first, last))
         table.add_row(*named, *settings_cells(row["settings"], paths), *then)
@@ -238,7 +239,7 @@ def _print_results(results: list[dict[str, Any]], title: str, as_json: bool = Fa
 
 def _print_tables(results: list[dict[str, Any]], title: str) -> None:
     """Of results with one primary metric."""
-    out.print(results_table(results, title))
+    out.print(results_table(results, title, out.width))
     if any("metrics" in result for result in results):
         out.print(metrics_table(results))
     if newcomers := [result for result in results if "newcomers" in result]:
