@@ -64,17 +64,15 @@ def scores(result: Result) -> Any:
 
 
 def test_the_examples_of_the_readme_run() -> None:
-    """As they stand; PACFL is the one that finds the three kinds of parties and serves them best."""
-    examples = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(examples) == 2
-    with redirect_stdout(io.StringIO()) as printed:
-        for example in examples:
+    """As they stand, and print what the page says; the one of training has at most 15 lines."""
+    text = README.read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
+    assert len(examples) == text.count("```python") == 2
+    assert len(examples[1][0].splitlines()) <= 15
+    for example, output in examples:
+        with redirect_stdout(io.StringIO()) as printed:
             exec(compile(example, README.name, "exec"), {})
-    lines = printed.getvalue().splitlines()
-    assert [re.match(r"\w+", line)[0] for line in lines] == ["LocalOnly", "FedAvg", "PACFL"]  # type: ignore[index]
-    assert "clusters: 3" in lines[2]
-    means = [float(re.findall(r"accuracy: ([\d.]+)", line)[0]) for line in lines]
-    assert max(means) == means[2] > means[0] > means[1]
+        assert printed.getvalue() == output
 
 
 @pytest.mark.parametrize("name", ["api", "callbacks", "records"])

@@ -224,7 +224,7 @@ def test_the_worst_tenth_is_the_worst_in_losses_too(tmp_path: Path) -> None:
         assert result["loss"][protocol]["worst_tenth"] == max(loss for _, loss in by_client.values())
 
 
-def test_a_run_that_everybody_left_ends_with_nobody_to_judge(tmp_path: Path) -> None:
+def test_a_run_that_everybody_left_ends_with_nobody_to_evaluate(tmp_path: Path) -> None:
     run = one(schedule={"rounds": 2, "participation": 0.5, "leaves": {"2": list(range(8))}})
     *_, result = resume(run, folder_of(run, tmp_path))
     assert result["accuracy"] == {}

@@ -1,7 +1,7 @@
 """The interface of algorithms. Every default is FedAvg within clusters; an algorithm says only what differs."""
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -48,6 +48,9 @@ class Algorithm:
     aggregation: Aggregation = field(default=Aggregation(), kw_only=True)
 
     public_uploads: ClassVar[tuple[str, ...]] = ()  # uploaded arrays that reveal at most the number of samples
+
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = _given  # type: ignore[assignment]  # a dataclass writes its own only where there is none
 
     def __post_init__(self) -> None:
         check(self)
@@ -135,6 +138,12 @@ class Algorithm:
         """The model after the method's own personalisation; by default a local training from the model as sent down."""
         w, _ = context.sgd(self.receive(context, down, memory), purpose="personal")
         return w
+
+
+def _given(algorithm: Algorithm) -> str:
+    """The algorithm with the settings that are not at their defaults, as FedProx(mu=0.1)."""
+    own = {f.name: getattr(algorithm, f.name) for f in fields(algorithm) if getattr(algorithm, f.name) != f.default}
+    return f"{type(algorithm).__name__}({', '.join(f'{name}={value!r}' for name, value in own.items())})"
 
 
 def cluster_mean(state: S, uploads: Sequence[Upload], aggregation: Aggregation) -> S:
