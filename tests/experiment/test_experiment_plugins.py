@@ -11,8 +11,8 @@ import pytest
 from pacfl import algorithms, plugins
 from pacfl.errors import ConfigError, ModelError
 from pacfl.experiment.config import expand, read
-from pacfl.experiment.run import build, resume
-from pacfl.experiment.store import RunFolder
+from pacfl.experiment.run import build, load_models, resume
+from pacfl.experiment.store import RunFolder, folder_of
 from pacfl.federation.local import LocalBackend
 from pacfl.learning.nets import architecture, mlp
 from tests.experiment.tables import only, table
@@ -144,6 +144,17 @@ def test_the_hash_changes_with_the_code_and_with_nothing_else(folder: Path) -> N
     (folder / "own_parts.py").write_text(CODE + "\n# changed\n")
     plugins.source_digest.cache_clear()
     assert only(asked).hash != before
+
+
+def test_models_of_a_run_are_not_rebuilt_with_other_code(folder: Path, tmp_path: Path) -> None:
+    run = only(table(algorithm={"name": "own_parts:Damped"}))
+    stored = folder_of(run, tmp_path / "runs")
+    list(resume(run, stored))
+    assert load_models(stored)[1].clients
+    (folder / "own_parts.py").write_text(CODE + "\n# changed\n")
+    plugins.source_digest.cache_clear()
+    with pytest.raises(ConfigError, match="own_parts is not as it was"):
+        load_models(stored)
 
 
 def test_a_run_of_own_parts_has_no_plug_ins() -> None:
