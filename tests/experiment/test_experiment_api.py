@@ -368,6 +368,10 @@ class Mine(Algorithm):
     strength: float = 1.0
 
 
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.BatchNorm1d(4), nn.Linear(4, 10))
+
+
 def test_everything_that_decides_a_result_decides_its_hash() -> None:
     def hash_of(clients: Any = None, module: Any = Narrow, algorithm: Any = None, **options: Any) -> str:
         plan = {"rounds": 1, "participation": 0.5, **options}
@@ -392,6 +396,8 @@ def test_everything_that_decides_a_result_decides_its_hash() -> None:
         hash_of(training=LocalTraining(epochs=2)),
         hash_of(metrics=["balanced-accuracy"]),
         hash_of(normalise="feature"),
+        hash_of(module=normed),
+        hash_of(module=normed, batch_norm="local"),
         hash_of(evaluate_every=1),
         hash_of(evaluate_every=1, callbacks=[EarlyStopping(1)]),
     ]

@@ -245,9 +245,13 @@ def test_integer_samples_train_with_the_eager_engine(caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     ("samples", "build", "advice"),
     [
-        (Samples(WORDS.astype(np.float32), TEXT.y), Pooled, "take one float32 .* give integer samples"),
+        (
+            Samples(WORDS.astype(np.float32), TEXT.y),
+            Pooled,
+            "take one float32 .* give integer samples, and normalise = none",
+        ),
         (Samples(WORDS + 7, TEXT.y), Pooled, "a row for every token id; the largest one is 18"),
-        (TEXT, lambda: nn.Linear(6, 2), "take one int64 tensor .* begin with nn.Embedding, or give float32"),
+        (TEXT, lambda: nn.Linear(6, 2), "take one int64 tensor .* begin with nn.Embedding; .* give float32"),
     ],
 )
 def test_models_that_do_not_take_the_samples_get_advice(

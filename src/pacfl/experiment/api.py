@@ -22,6 +22,7 @@ from pacfl.experiment.store import RunFolder, RunMemory, folder_of, owned
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.local import LocalBackend
 from pacfl.federation.schedule import Schedule
+from pacfl.learning.model import BatchNorm
 from pacfl.learning.settings import LocalTraining
 
 ByRound = Mapping[int, Sequence[Client]] | None  # clients named in a round, counted from 1
@@ -52,6 +53,7 @@ def rounds(
     device: str = "cpu",
     channels: Channels | None = None,
     normalise: Normalise = "auto",
+    batch_norm: BatchNorm = "averaged",
     metrics: Sequence[str] = (),
     runs: str | Path | None = None,
     callbacks: Callbacks = (),
@@ -99,6 +101,7 @@ def rounds(
         engine=engine,
         metrics=tuple(metrics),
         normalise=normalise,
+        batch_norm=batch_norm,
     )
     run = OwnRun(experiment, stopping, stored=runs is not None)
     return _run(run, data, workers, runs, callbacks)
@@ -194,7 +197,8 @@ def _to_the_end(run: Callable[P, Iterator[RoundRecord | Result]]) -> Callable[P,
         channels : where images have their channels, "first" or "last". By default last in arrays, and first in the
             samples of a torch `Dataset`. Nothing is guessed from sizes.
         normalise : what is normalised to mean 0 and standard deviation 1 over all training samples: "channel",
-            "feature", or "none"; "auto" is channels of images, columns of tables, and nothing of integers.
+            "feature", or "none", for example for tokens; "auto" is channels of images and columns of tables.
+        batch_norm : whether layers with running statistics are "averaged" as others, or "local": at every client.
         metrics : metrics beside the primary one, such as "balanced-accuracy".
         runs : a folder in which the run is stored. The same call resumes an interrupted run, and returns the stored
             result of a finished one. `pacfl ls`, `pacfl show` and `pacfl report` show it.

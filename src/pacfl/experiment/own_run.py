@@ -63,6 +63,8 @@ class OwnRun:
         }
         if self.experiment.normalise != "auto":
             plain["data"] = {**plain["data"], "normalise": self.experiment.normalise}
+        if setup.model.local.any():
+            plain["model"] = {**plain["model"], "batch_norm": "local"}
         if aggregation := settings.content(setup.algorithm.aggregation):
             plain["aggregation"] = aggregation
         if setup.metrics:

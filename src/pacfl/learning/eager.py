@@ -260,11 +260,13 @@ def _hint(module: nn.Module, samples: Samples, error: Exception) -> str:
     layers = list(module.modules())
     embeds = any(isinstance(layer, nn.Embedding | nn.EmbeddingBag) for layer in layers)
     if embeds and samples.x.dtype.kind != "i":
-        return "An embedding takes token ids: give integer samples, which are not normalised"
+        return "An embedding takes token ids: give integer samples, and normalise = none"
     if embeds and isinstance(error, IndexError):
         return f"An embedding needs a row for every token id; the largest one is {samples.x.max()}"
     if not embeds and samples.x.dtype.kind == "i":
-        return "Integer samples are not normalised: begin with nn.Embedding, or give float32 samples"
+        return (
+            "Integers are for models that begin with nn.Embedding; for others normalise them, or give float32 samples"
+        )
     if isinstance(error, TypeError):
         return "If it has several inputs, concatenate the inputs in one array and split them in forward"
     if isinstance(error, ValueError) and any(isinstance(layer, _BatchNorm) for layer in layers):
