@@ -13,8 +13,8 @@ from pacfl.data import load_dataset
 from pacfl.errors import ConfigError
 from pacfl.experiment.compare import below_local, load_result, local_baseline, solo_runs, to_target
 from pacfl.experiment.config import Run, evaluation, expand
+from pacfl.experiment.csv_tables import as_csv, flat
 from pacfl.experiment.description import load_clustering
-from pacfl.experiment.export import as_csv, flat
 from pacfl.experiment.run import divide, resume
 from pacfl.experiment.store import RunFolder, all_folders, folder_of
 from pacfl.experiment.summary import megabits_per_client

@@ -12,7 +12,7 @@ from pacfl.cli.result_tables import metrics_table, results_table, targets_table
 from pacfl.errors import ConfigError
 from pacfl.experiment.compare import below_local, to_target
 from pacfl.experiment.config import Run, from_content
-from pacfl.experiment.export import flat
+from pacfl.experiment.csv_tables import flat
 from pacfl.experiment.run import build, resume
 from pacfl.experiment.store import folder_of
 from pacfl.experiment.summary import record, result, scores

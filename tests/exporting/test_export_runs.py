@@ -160,6 +160,15 @@ def test_a_cluster_of_several_sources_has_a_file_for_each(tmp_path: Path) -> Non
     assert np.abs(other - outputs).max() > 0.1
 
 
+def test_sources_that_are_not_normalised_share_a_file(tmp_path: Path) -> None:
+    data = {**DIGITS["data"], "normalise": "none"}
+    folder = finished(DIGITS, tmp_path, algorithm={"name": "fedavg"}, data=data)
+    (file,) = export(folder.path, tmp_path / "export", format="safetensors").files
+    assert (file.file, file.source) == ("cluster-0.safetensors", None)
+    raw, outputs, _ = raw_and_inside(folder, 5)
+    np.testing.assert_allclose(predict(tmp_path / "export", raw, client=5).outputs, outputs, rtol=0, atol=TOLERANCE)
+
+
 @pytest.mark.parametrize("algorithm", [{"name": "solo"}, {"name": "lg-fedavg", "shared-layers": 1}])
 def test_clients_that_share_no_whole_model_have_a_file_each(algorithm: dict[str, Any], tmp_path: Path) -> None:
     folder = finished(DIGITS, tmp_path, algorithm=algorithm)

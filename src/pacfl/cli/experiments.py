@@ -29,7 +29,7 @@ from pacfl.cli.result_tables import (
 from pacfl.cli.tensorboard import curves
 from pacfl.errors import DivergedError, StoreError, missing
 from pacfl.experiment.compare import below_local, load_result, local_baseline, solo_runs
-from pacfl.experiment.export import as_csv as table_of
+from pacfl.experiment.csv_tables import as_csv as table_of
 from pacfl.experiment.store import RunFolder, all_folders, data_digest, folder_of
 from pacfl.experiment.summary import label, megabits_per_client, metric_of, scores
 from pacfl.experiment.swept import beside_label, swept_settings

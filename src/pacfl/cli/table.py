@@ -12,7 +12,7 @@ from rich.table import Table
 from pacfl.cli.console import AsCsv, AsJson, app, out
 from pacfl.cli.experiments import Runs
 from pacfl.errors import ConfigError
-from pacfl.experiment.export import as_csv as csv_of
+from pacfl.experiment.csv_tables import as_csv as csv_of
 from pacfl.experiment.pivot import table as table_of
 from pacfl.experiment.result_table import Protocol, ResultTable
 

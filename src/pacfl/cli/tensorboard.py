@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pacfl.errors import library
-from pacfl.experiment.export import flat
+from pacfl.experiment.csv_tables import flat
 
 if TYPE_CHECKING:
     from pacfl.experiment.store import RunFolder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pacfl.errors import StoreError, library
 from pacfl.experiment.compare import load_result, n_rounds, solo_runs
-from pacfl.experiment.export import flat
+from pacfl.experiment.csv_tables import flat
 from pacfl.experiment.records import counted, read_record
 from pacfl.experiment.result import Result, load
 from pacfl.experiment.store import RunFolder, all_folders

@@ -146,13 +146,16 @@ class RunModels:
         yield from self._of(stem, w, [client], cluster=cluster, client=name, personal=personal)
 
     def _of(self, stem: str, w: Vector, members: Sequence[ClientId], **whose: Any) -> Iterator[ModelOf]:
-        """A model for each source of the members' samples: every source is normalised on its own."""
+        """A model for each source of the members' samples, unless all are preprocessed in the same way."""
         module = self.model.module(w)
+        by_source = self.interface.by_source
         sources = self.interface.sources(members)
+        if all(by_source[source].content() == by_source[sources[0]].content() for source in sources[1:]):
+            of = sources[0] if len(sources) == 1 and len(by_source) > 1 else None
+            yield ModelOf(stem, module, by_source[sources[0]], source=of, **whose)
+            return
         for source in sources:
-            name = f"{stem}-{source}" if len(sources) > 1 else stem
-            of = source if len(self.interface.by_source) > 1 else None
-            yield ModelOf(name, module, self.interface.by_source[source], source=of, **whose)
+            yield ModelOf(f"{stem}-{source}", module, by_source[source], source=source, **whose)
 
 
 def run_models(folder: RunFolder, data: Path | None = None) -> RunModels:
