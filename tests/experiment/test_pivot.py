@@ -240,6 +240,7 @@ def test_runs_are_given_by_folder_or_one_by_one(tmp_path: Path) -> None:
     first, second = write(tmp_path, "fedavg", 0.5), write(tmp_path, "solo", 0.6)
     assert cells(pacfl.table([first, str(second.path), second.path])) == cells(pacfl.table(str(tmp_path)))
     assert cells(pacfl.table([first.path])) == {("fedavg",): 0.5}
+    assert cells(pacfl.table(pacfl.runs(tmp_path))) == cells(pacfl.table(tmp_path))
 
 
 def test_latex_has_as_many_cells_in_each_row_as_columns_and_prints_names_as_they_are(tmp_path: Path) -> None:
@@ -299,7 +300,8 @@ def test_the_command_prints_what_python_returns(tmp_path: Path, run: Run) -> Non
     assert printed["cells"] == table(tmp_path, columns="data.scheme.alpha", protocol="personal").records()
     drawn = run(*words, "--rows", "algorithm", "--rows", "learning.lr")[1]
     assert re.search(r"algorithm\s+lr\s+alpha 0.1\s+alpha 0.5", drawn)
-    assert re.search(r"pacfl\s+0.1\s+60.50 ± 0.50\s+60.50 ± 0.50", drawn)
+    assert re.search(r"pacfl\s+0.1\s+60.50 ± 0.50 ★\s+60.50 ± 0.50 ★", drawn)
+    assert "★: distinguished" in drawn
     code, _, message = run(*words, "--latex", "--json")
     assert code == 1
     assert "choose one of --latex" in message

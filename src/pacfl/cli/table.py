@@ -54,8 +54,9 @@ def table(
 
 
 def _drawn(found: ResultTable) -> Table:
-    head, *body = found.text()
-    drawn = Table(box=box.SIMPLE_HEAD, caption=escape(" ".join(found.notes)))
+    head, *body = found.text(bold="{} ★")  # a file shows no bold letters
+    notes = " ".join(found.notes).replace("Bold:", "★:")
+    drawn = Table(box=box.SIMPLE_HEAD, caption=escape(notes))
     for i, heading in enumerate(head):
         drawn.add_column(escape(heading), justify="left" if i < len(found.rows) else "right", overflow="fold")
     for key, row in zip(found.row_keys, body, strict=True):

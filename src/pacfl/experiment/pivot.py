@@ -11,10 +11,14 @@ from pacfl.experiment.compare import EVALUATION_SETTINGS
 from pacfl.experiment.result_table import Cells, Key, Line, Protocol, ResultTable, notes_of
 from pacfl.experiment.seeds import SeedMean, mark_best, seed_mean
 from pacfl.experiment.store import RunFolder, all_folders
+from pacfl.experiment.stored_runs import StoredRuns
 from pacfl.experiment.summary import label, metric_of
 from pacfl.experiment.swept import Settings, differing, flatten, in_words, without_single_versions
 from pacfl.learning.metrics import METRICS
 from pacfl.settings import check_value, suggestion
+
+Folder = str | Path | RunFolder | StoredRuns
+Runs = Folder | Iterable[Folder]
 
 # Of a result, beside its metrics: whether more of it is better, if that can be said
 NUMBERS: Final[Mapping[str, bool | None]] = {"ari": True, "clusters": None, "megabits_per_client": False}
@@ -39,7 +43,7 @@ class _Run:
 
 
 def table(
-    runs: str | Path | Iterable[str | Path | RunFolder],
+    runs: Runs,
     rows: str | Sequence[str] = "algorithm",
     columns: str | Sequence[str] = (),
     metric: str | None = None,
@@ -47,9 +51,9 @@ def table(
 ) -> ResultTable:
     """Finished runs as a table: mean and standard deviation over seeds of one metric under one protocol.
 
-    runs: a folder of runs, or several run folders. rows, columns: settings by path, such as "data.scheme.alpha";
-    "algorithm" is an algorithm with its settings. metric: by default the primary one; or another metric, "loss",
-    "ari", "clusters", "megabits_per_client". protocol: by default "received".
+    runs: a folder of runs, `pacfl.runs(...)`, or several run folders. rows, columns: settings by path, such as
+    "data.scheme.alpha"; "algorithm" is an algorithm with its settings. metric: by default the primary one; or another
+    metric, "loss", "ari", "clusters", "megabits_per_client". protocol: by default "received".
 
     Other settings in which runs of one cell differ become rows of their own, so that no mean is over different
     settings. In each column the best result on the same data is marked, or those that are tied (`pacfl report` has
@@ -86,15 +90,15 @@ def table(
     )
 
 
-def _folders(runs: str | Path | Iterable[str | Path | RunFolder]) -> list[RunFolder]:
-    listed = [runs] if isinstance(runs, str | Path) else list(runs)
+def _folders(runs: Runs) -> list[RunFolder]:
+    listed = [runs] if isinstance(runs, str | Path | RunFolder | StoredRuns) else list(runs)
     found: dict[str, RunFolder] = {}
     for entry in listed:
-        path = entry.path if isinstance(entry, RunFolder) else Path(entry)
+        path = Path(entry) if isinstance(entry, str | Path) else entry.path
         for folder in [RunFolder(path)] if (path / "run.json").exists() else all_folders(path):
             found.setdefault(folder.path.name, folder)
     if not found:
-        raise StoreError(f"{', '.join(map(str, listed)) or 'nothing'}: has no runs in it; give a folder of runs")
+        raise StoreError(f"{', '.join(map(str, listed)) or 'the list'}: has no runs in it; give a folder of runs")
     return list(found.values())
 
 
