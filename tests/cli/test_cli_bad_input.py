@@ -106,7 +106,7 @@ def test_labels_beyond_the_classes_of_the_set(run: Run) -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"y_train": np.arange(40) % 4 + 0.5}, "y_train"),
+        ({"y_train": np.arange(40) % 4 + 0.5}, "the same kind of targets"),
         ({"y_train": np.arange(40) % 4 - 1}, "y_train"),
         ({"y_train": np.arange(39) % 4}, "40 samples"),
         ({"y_test": np.array(["cat"] * 40)}, "y_test"),

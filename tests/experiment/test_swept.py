@@ -72,3 +72,20 @@ def test_headings_distinguish_all_settings(given_paths: list[str]) -> None:
     names = short_names(given_paths)
     assert list(names) == given_paths
     assert len(set(names.values())) == len(given_paths)
+
+
+def test_a_sweep_that_has_the_default_shows_it() -> None:
+    """Though a setting that came later is not stored at its default."""
+    found = swept_settings(contents_of(model={"name": "mlp", "batch-norm": ["averaged", "local"]}))
+    assert found == [{"model.batch_norm": "averaged"}, {"model.batch_norm": "local"}]
+
+
+def test_the_defaults_that_are_not_stored_are_those_of_the_settings() -> None:
+    (run,) = expand(table())
+    stored = flatten(run.content())
+    for path, default in swept.NOT_STORED.items():
+        value: Any = run
+        for name in path.split("."):
+            value = getattr(value, name)
+        assert value == default
+        assert path not in stored

@@ -8,6 +8,20 @@ Settings = Mapping[str, Any]
 # The seed and the algorithm stand beside every result
 NAMED_ELSEWHERE: Final = ("format", "seed", "algorithm.name")
 
+# Settings that are not stored at their defaults (`settings.later`); without torch, which some of their classes need
+NOT_STORED: Final[Settings] = {
+    "data.normalise": "auto",
+    "data.test": "owned",
+    "model.batch_norm": "averaged",
+    "learning.loss": "cross-entropy",
+    "learning.optimiser": "sgd",
+    "learning.lr_schedule.kind": "constant",
+    "schedule.final_personal": True,
+    "aggregation.rule": "mean",
+    "aggregation.noise_multiplier": 0.0,
+    "aggregation.noise": "secret",
+}
+
 
 def flatten(settings: Settings) -> dict[str, Any]:
     """Settings by dotted path; a table from rounds to clients is one value.
@@ -40,8 +54,8 @@ def differing(tables: Sequence[Settings]) -> list[str]:
 def swept_settings(runs: Sequence[Settings]) -> list[dict[str, Any]]:
     """For the content of each run: its values of the settings in which the runs differ, but for seed and algorithm.
 
-    A run that does not have a setting, or has its default where that is not stored, has no value of it. Code of
-    plug-ins is listed where two runs have different code of one package.
+    A run that does not have a setting has no value of it. Code of plug-ins is listed where two runs have different
+    code of one package.
 
     >>> runs = [{"seed": 0, "learning": {"lr": 0.1, "epochs": 1}}, {"seed": 1, "learning": {"lr": 0.01, "epochs": 1}}]
     >>> swept_settings(runs)
@@ -49,7 +63,8 @@ def swept_settings(runs: Sequence[Settings]) -> list[dict[str, Any]]:
     """
     flat = [flatten(run) for run in runs]
     paths = [path for path in without_single_versions(differing(flat), flat) if path not in NAMED_ELSEWHERE]
-    return [{path: own[path] for path in paths if path in own} for own in flat]
+    values = [{**NOT_STORED, **own} for own in flat]
+    return [{path: own[path] for path in paths if path in own} for own in values]
 
 
 def without_single_versions(paths: Sequence[str], flat: Sequence[Settings]) -> list[str]:
