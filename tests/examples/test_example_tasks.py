@@ -13,9 +13,19 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def results(name: str, folder: Path, *settings: str) -> list[dict[str, Any]]:
     """What `pacfl run examples/NAME/NAME.toml --json` prints, for a few rounds, in an empty folder."""
-    words = [word for setting in ("schedule.rounds=4", *settings) for word in ("--set", setting)]
+    words = [word for setting in ("schedule.rounds=3", *settings) for word in ("--set", setting)]
     done = subprocess.run(
-        [sys.executable, "-m", "pacfl.cli", "run", str(EXAMPLES / name / f"{name}.toml"), "--json", *words],
+        [
+            sys.executable,
+            "-m",
+            "pacfl.cli",
+            "run",
+            str(EXAMPLES / name / f"{name}.toml"),
+            "--json",
+            "--workers",
+            "1",
+            *words,
+        ],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -21,8 +21,9 @@ from tests.small_federation import LEARNING, NAMES, SEED, lively, local, model, 
 
 
 def test_a_long_run_with_churn_needs_no_more_memory_and_files_than_a_short_one(tmp_path: Path) -> None:
-    """Between rounds 60 and 120: less than a model of 2,600 bytes a round."""
+    """Between rounds 60 and 120: less than a model of 2,600 bytes a round. Caches of evaluations are full by then."""
     run = long_run.churning(120, "scaffold")
+    run = dataclasses.replace(run, schedule=dataclasses.replace(run.schedule, evaluate_every=20))
     folder = folder_of(run, tmp_path)
     held, sizes = {}, {}
     tracemalloc.start()
