@@ -36,7 +36,7 @@ def results(name: str, folder: Path, *settings: str) -> list[dict[str, Any]]:
 
 
 def test_a_text_classifier_learns_from_token_ids(tmp_path: Path) -> None:
-    alone, together = results("text", tmp_path)
+    alone, together = results("text", tmp_path, "schedule.rounds=6")
     assert together["accuracy"]["received"]["mean"] > 0.4  # of six chapters
     assert together["metrics"]["macro-f1"]["received"]["mean"] > 0.2
     assert {alone["algorithm"], together["algorithm"]} == {"solo", "fedavg"}
