@@ -75,7 +75,7 @@ def test_the_examples_of_the_readme_run() -> None:
         assert printed.getvalue() == output
 
 
-@pytest.mark.parametrize("name", ["api", "callbacks", "records"])
+@pytest.mark.parametrize("name", ["api", "callbacks", "records", "result"])
 def test_the_examples_of_docstrings_run(name: str) -> None:
     module = importlib.import_module(f"pacfl.experiment.{name}")
     done = doctest.testmod(module)

@@ -32,6 +32,19 @@ class Result:
     settings : every setting of the run, as plain values.
     records : one for each round, for the final evaluation, and for that of newcomers, if there are any.
     clients : the names of all clients, in their order.
+
+    >>> import numpy as np, torch, pacfl
+    >>> x, y = np.eye(4), np.arange(4) % 2
+    >>> sites = {"a": (x, y, x, y), "b": (x, y, x, y)}
+    >>> result = pacfl.federate(sites, lambda: torch.nn.Linear(4, 2), pacfl.FedAvg(), rounds=2, evaluate_every=1)
+    >>> result.n_clusters, dict(result.clusters), result.n_rounds
+    (1, {'a': 0, 'b': 0}, 2)
+    >>> list(result.history.columns[:4])
+    ['round', 'protocol', 'metric', 'mean']
+    >>> result.module("a", personal=True)(torch.from_numpy(result.preprocess(x, "a"))).shape
+    torch.Size([4, 2])
+    >>> result.plot().get_xlabel()
+    'round'
     """
 
     settings: Mapping[str, Any]
@@ -279,6 +292,16 @@ def load(
 
     module : the class or function that builds the module of a run from Python; needed for models only.
     data : the folder with the data set of an experiment file; needed for models only.
+
+    >>> import numpy as np, tempfile, torch, pacfl
+    >>> def net(): return torch.nn.Linear(4, 2)
+    >>> x, y = np.eye(4), np.arange(4) % 2
+    >>> result = pacfl.federate({"a": (x, y, x, y)}, net, pacfl.FedAvg(), rounds=1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result.save(f"{folder}/study")
+    ...     loaded = pacfl.load(f"{folder}/study", module=net)
+    ...     torch.equal(loaded.module("a").weight, result.module("a").weight)
+    True
     """
     stored = RunFolder(Path(folder))
     settings = stored.content()
