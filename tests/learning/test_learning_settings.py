@@ -6,14 +6,9 @@ import pytest
 
 from pacfl.errors import ModelError
 from pacfl.learning.engines import check_engine
-from pacfl.learning.nets import NETS
-from pacfl.learning.settings import ENGINES, NET_NAMES
+from pacfl.learning.settings import ENGINES
 
 SOURCE = Path(__file__).parents[2] / "src"
-
-
-def test_the_names_of_nets_are_those_that_can_be_built() -> None:
-    assert tuple(NETS) == NET_NAMES
 
 
 def test_every_engine_name_is_accepted_and_no_other() -> None:
@@ -32,7 +27,7 @@ class NoTorch:
         if name.split(".")[0] == "torch":
             raise ModuleNotFoundError("No module named 'torch'", name="torch")
 sys.meta_path.insert(0, NoTorch())
-from pacfl.learning.settings import ENGINES, NET_NAMES, LocalTraining
+from pacfl.learning.settings import ENGINES, LocalTraining
 from pacfl.learning.client_context import ClientContext, LocalTraining as Same
 from pacfl.learning.model import Model, Vector, as_model
 from pacfl.algorithms import FedAvg

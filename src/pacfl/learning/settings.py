@@ -1,4 +1,4 @@
-"""How clients train, and the names of nets, losses and engines. Needs no torch: settings are read without it."""
+"""How clients train, and the names of losses, optimisers and engines. Needs no torch: settings are read without it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,6 @@ from pacfl.learning.lr_schedule import CONSTANT, LRSchedule, build_lr_schedule
 from pacfl.settings import NonNegative, NonNegativeInt, Positive, PositiveInt, ShareBelowOne, check, later
 
 ENGINES: Final[tuple[str, ...]] = ("auto", "native", "eager")
-NET_NAMES: Final[tuple[str, ...]] = ("lenet5", "resnet9", "mlp", "logistic")  # of pacfl.learning.nets.NETS
 LOSS_NAMES: Final = ("cross-entropy", "binary-cross-entropy", "squared-error", "absolute-error")  # of losses.LOSSES
 OPTIMISER_NAMES: Final = ("sgd", "adam", "adamw")  # of optimisers.OPTIMISERS
 
