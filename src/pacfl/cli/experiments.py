@@ -33,6 +33,7 @@ from pacfl.experiment.csv_tables import as_csv as table_of
 from pacfl.experiment.store import RunFolder, all_folders, data_digest, folder_of
 from pacfl.experiment.summary import label, megabits_per_client, metric_of, scores
 from pacfl.experiment.swept import beside_label, swept_settings
+from pacfl.experiment.tested_on import choose, kinds, on_test
 
 if TYPE_CHECKING:
     pass
@@ -146,6 +147,10 @@ def show(
         list[float] | None,
         typer.Option(min=0, help="A mean of the primary metric, as 0.8: when was it reached? May be repeated."),
     ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(help="Show scores on this kind of test samples, as proportional, if the run has several."),
+    ] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -155,12 +160,18 @@ def show(
     if len(found) != 1:
         raise StoreError(f"{count(len(found), 'run')} in {runs} match {prefix!r}; 'pacfl ls' lists all")
     folder = found[0]
-    content, records, results = folder.content(), folder.records(), _results(found, runs, target or (), among_all=True)
+    content = folder.content() or {}
+    kind = choose(content, test)
+    records = [on_test(record, kind) for record in folder.records()]
+    results = [on_test(result, kind) for result in _results(found, runs, target or (), among_all=True)]
     environment = folder.description("environment")
     baseline = local_baseline(folder, solo_runs(folders))
     theirs = {} if baseline is None else {record["round"]: record for record in baseline.records()}
     for record in records:
-        record["worse_than_alone"] = below_local(record, theirs.get(record["round"]))
+        base = theirs.get(record["round"])
+        record["worse_than_alone"] = below_local(record, None if base is None else on_test(base, kind))
+        for other, scored in record.get("tests", {}).items():
+            scored["worse_than_alone"] = below_local(record, base, other)
     if as_json:
         result = results[0] if results else None
         print(json.dumps({"run": content, "environment": environment, "result": result, "rounds": records}))
@@ -171,7 +182,8 @@ def show(
         if environment:
             out.print("run with " + ", ".join(f"{name} {version}" for name, version in environment.items()))
         if results:
-            _print_results(results, str(folder.path))
+            several = len(kinds(content)) > 1
+            _print_results(results, f"{folder.path}, {test} test samples" if several and test else str(folder.path))
         out.print(_rounds_table(records))
 
 
@@ -234,7 +246,12 @@ def _print_results(results: list[dict[str, Any]], title: str, as_json: bool = Fa
         print(table_of(results), end="")
     else:
         for metric in dict.fromkeys(map(metric_of, results)):
-            _print_tables([result for result in results if metric_of(result) == metric], title)
+            of_metric = [result for result in results if metric_of(result) == metric]
+            primary = sorted({result["test"] for result in of_metric if "tests" in result})
+            _print_tables(of_metric, f"{title}, {' or '.join(primary)} test samples" if primary else title)
+            for kind in dict.fromkeys(kind for result in of_metric for kind in result.get("tests", {})):
+                of_kind = [on_test(result, kind) for result in of_metric if kind in result.get("tests", {})]
+                _print_tables(of_kind, f"{title}, {kind} test samples")
 
 
 def _print_tables(results: list[dict[str, Any]], title: str) -> None:

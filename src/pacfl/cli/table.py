@@ -31,6 +31,10 @@ def table(
         typer.Option(help="A metric of the runs, loss, ari, clusters, megabits-per-client. Default: the primary one."),
     ] = None,
     protocol: Annotated[Protocol | None, typer.Option(help="The model that was evaluated. Default: received.")] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(help="A kind of test samples: owned, proportional, global. Default: the primary one of each run."),
+    ] = None,
     latex: Annotated[bool, typer.Option("--latex", help="Print LaTeX, for the package booktabs.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
     runs: Runs = Path("runs"),
@@ -40,13 +44,15 @@ def table(
     """Finished runs as a table of settings: mean and standard deviation over seeds, the best marked."""
     if latex + markdown + as_json + as_csv > 1:
         raise ConfigError("choose one of --latex, --markdown, --json and --csv")
-    found = table_of(runs, rows or "algorithm", columns or (), metric, protocol)
+    found = table_of(runs, rows or "algorithm", columns or (), metric, protocol, test)
     if latex:
         print(found.latex(), end="")
     elif markdown:
         print(found.markdown(), end="")
     elif as_json:
-        print(json.dumps({"metric": found.metric, "protocol": found.protocol, "cells": found.records()}))
+        about = {"metric": found.metric, "protocol": found.protocol}
+        named = {} if found.test is None else {"test": found.test}
+        print(json.dumps({**about, **named, "cells": found.records()}))
     elif as_csv:
         print(csv_of(found.records()), end="")
     else:

@@ -1,8 +1,8 @@
 """A data set split among clients."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, field, is_dataclass
+from typing import Final, Literal, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from pacfl.errors import ConfigError, DataError
 from pacfl.settings import PositiveInt, build, check_value, suggestion
 
 TestSamples = Literal["owned", "proportional", "global"]
+TestChoice = TestSamples | tuple[TestSamples, ...]  # the first of several is the primary one
 
 SCHEMES: Final[Mapping[str, type[Scheme]]] = {
     "label-skew": LabelSkew,
@@ -32,7 +33,8 @@ class Partition:
     """What each client has: the indices of its training and test samples, its classes, and its group if it is known.
 
     A training sample belongs to at most one client. Test samples may be shared, and so are the arrays of their
-    indices; a client has none if the test data lack its classes.
+    indices; a client has none if the test data lack its classes. test_indices are those of the primary kind of test
+    samples, other_tests those of the other kinds, if several were asked for.
     """
 
     train_indices: tuple[Indices, ...]
@@ -40,11 +42,18 @@ class Partition:
     owned: tuple[tuple[int, ...], ...]  # the classes of each client's training samples; none without classes
     true_cluster: Indices | None  # the group of each client
     transforms: tuple[str, ...] | None = None  # what was done to each client's samples, where groups differ by it
+    test: TestSamples = "owned"  # the primary kind
+    other_tests: Mapping[TestSamples, tuple[Indices, ...]] = field(default_factory=dict)
 
     @property
     def n_clients(self) -> int:
         """The number of clients."""
         return len(self.train_indices)
+
+    @property
+    def tests(self) -> tuple[TestSamples, ...]:
+        """The kinds of test samples, the primary one first."""
+        return self.test, *self.other_tests
 
     def __repr__(self) -> str:
         return f"Partition({self._summary()})"
@@ -54,6 +63,7 @@ class Partition:
             "client": range(self.n_clients),
             "training samples": [len(indices) for indices in self.train_indices],
             "test samples": [len(indices) for indices in self.test_indices],
+            **{f"{kind} test samples": [len(own) for own in of] for kind, of in self.other_tests.items()},
         }
         if any(self.owned):
             columns["classes"] = [listing([str(c) for c in classes]) for classes in self.owned]
@@ -68,6 +78,7 @@ class Partition:
             count(self.n_clients, "client"),
             f"{extent(map(len, self.train_indices))} training samples each",
             f"{extent(map(len, self.test_indices))} test samples each",
+            *(f"{extent(map(len, of))} {kind} test samples each" for kind, of in self.other_tests.items()),
         ]
         if any(self.owned):
             facts.append(f"{extent(map(len, self.owned))} classes each")
@@ -81,7 +92,7 @@ def partition(
     scheme: Scheme,
     n_clients: int,
     rng: np.random.Generator,
-    test: TestSamples = "owned",
+    test: TestSamples | Sequence[TestSamples] = "owned",
     test_rng: np.random.Generator | None = None,
 ) -> Partition:
     """The data set split by the scheme among n_clients clients. The same generators give the same partition.
@@ -93,9 +104,10 @@ def partition(
       samples, and there are as many samples as that allows. Without classes, it is tested on the same share of all test
       samples as it has of the training samples, drawn at random;
     - global: all test samples.
+    Of several kinds the first is the primary one, and every client has test samples of each.
     """
     check_value("the number of clients", n_clients, PositiveInt)
-    check_value("the choice of test samples", test, TestSamples)
+    kinds = kinds_of_tests("the choice of test samples", test)
     train, true_cluster, tests = Split(*scheme.split(dataset, n_clients, rng))
     if len(train) != n_clients:
         raise DataError(f"the scheme must split the samples among {n_clients} clients, got {len(train)}")
@@ -106,12 +118,26 @@ def partition(
         tests = _of_classes(dataset, owned)
     for indices in {id(indices): indices for indices in tests}.values():
         _check_indices("test", [indices], len(dataset.y_test))
-    if test == "global":
-        tests = [np.arange(len(dataset.y_test))] * n_clients
-    elif test == "proportional":
-        pairs = enumerate(zip(train, tests, strict=True))
-        tests = [_proportional(dataset, client, own, pool, test_rng or rng) for client, (own, pool) in pairs]
-    return Partition(tuple(train), tuple(tests), owned, true_cluster)
+    found = {kind: _tests(kind, dataset, train, tests, test_rng or rng) for kind in kinds}
+    first, *others = kinds
+    return Partition(
+        tuple(train), found[first], owned, true_cluster, test=first, other_tests={kind: found[kind] for kind in others}
+    )
+
+
+def kinds_of_tests(name: str, test: TestSamples | Sequence[TestSamples]) -> tuple[TestSamples, ...]:
+    """One or several kinds of test samples as a tuple; refused if there are none, or one twice.
+
+    >>> kinds_of_tests("test", "owned"), kinds_of_tests("test", ["owned", "global"])
+    (('owned',), ('owned', 'global'))
+    """
+    if isinstance(test, list | tuple):
+        check_value(name, tuple(test), TestChoice)
+        if len(set(test)) < max(len(test), 1):
+            raise ConfigError(f"{name} must be different kinds, at least one, got {list(test)}; name each kind once")
+        return tuple(test)
+    check_value(name, test, TestSamples)
+    return (cast("TestSamples", test),)
 
 
 def build_scheme(description: Mapping[str, object]) -> Scheme:
@@ -156,6 +182,22 @@ def _of_classes(dataset: Dataset, owned: Sequence[tuple[int, ...]]) -> list[Indi
         return [np.arange(len(dataset.y_test))] * len(owned)
     of_classes = {classes: np.flatnonzero(np.isin(dataset.y_test, classes)) for classes in set(owned)}
     return [of_classes[classes] for classes in owned]
+
+
+def _tests(
+    kind: TestSamples,
+    dataset: Dataset,
+    train: Sequence[Indices],
+    pools: Sequence[Indices],
+    rng: np.random.Generator,
+) -> tuple[Indices, ...]:
+    """The test samples of each client by one kind; pools: those that it owns."""
+    if kind == "global":
+        return (np.arange(len(dataset.y_test)),) * len(train)
+    if kind == "proportional":
+        pairs = enumerate(zip(train, pools, strict=True))
+        return tuple(_proportional(dataset, client, own, pool, rng) for client, (own, pool) in pairs)
+    return tuple(pools)
 
 
 def _proportional(dataset: Dataset, client: int, train: Indices, pool: Indices, rng: np.random.Generator) -> Indices:

@@ -9,6 +9,7 @@ import numpy as np
 from pacfl.data.dataset import Dataset, Flags, Indices
 from pacfl.data.partition import Partition
 from pacfl.data.targets import TargetArray
+from pacfl.errors import ConfigError
 from pacfl.settings import PositiveInt, Within, check_value
 
 
@@ -53,6 +54,10 @@ def validation_split(
     sample left, and at least one validation sample if it has two in all.
     """
     check_value("the share of samples for validation", share, Annotated[float, Within(0, 1, above=True, below=True)])
+    if clients.other_tests:
+        raise ConfigError(
+            f"validation samples replace the test samples, got {' and '.join(clients.tests)} test samples; use one kind"
+        )
     shuffled = [rng.permutation(indices) for indices in clients.train_indices]
     counts = [min(max(1, round(share * len(indices))), len(indices) - 1) for indices in shuffled]
     train = tuple(np.sort(indices[n:]) for indices, n in zip(shuffled, counts, strict=True))

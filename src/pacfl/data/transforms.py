@@ -84,7 +84,7 @@ def grouped(
             f"{clients.n_clients} clients cannot be of {len(combined)} groups; use more clients or fewer options"
         )
     group_of = place % len(combined)
-    changed, tests = _transformed(dataset, clients, group_of, combined)
+    changed, (tests, *others) = _transformed(dataset, clients, group_of, combined)
     own = 0 if clients.true_cluster is None else clients.true_cluster
     names = [
         ", ".join(f"{name} {option.name}" for name, option in zip(hyphened(used), chosen, strict=True))
@@ -96,13 +96,15 @@ def grouped(
         owned_classes(changed, clients.train_indices),
         np.unique(own * len(combined) + group_of, return_inverse=True)[1].astype(np.intp),
         tuple(names[group] for group in group_of),
+        clients.test,
+        dict(zip(clients.other_tests, others, strict=True)),
     )
 
 
 def _transformed(
     dataset: Dataset, clients: Partition, group_of: Indices, combined: list[tuple[Option, ...]]
-) -> tuple[Dataset, tuple[Indices, ...]]:
-    """The data set with transformed samples, and where the test samples of each client are in it."""
+) -> tuple[Dataset, list[tuple[Indices, ...]]]:
+    """The data set with transformed samples, and for each kind of tests where those of each client are in it."""
     members = [np.flatnonzero(group_of == group) for group in range(len(combined))]
     x_train, y_train = dataset.x_train, dataset.y_train.copy()
     if any(_changes_samples(chosen) for chosen in combined):
@@ -114,19 +116,21 @@ def _transformed(
         else:
             _, y_train[rows] = _apply(chosen, x_train[:0], y_train[rows])
     changed = replace(dataset, x_train=x_train, y_train=y_train)
-    needed = [np.unique(np.concatenate([clients.test_indices[c] for c in own])) for own in members]
+    kinds = [clients.test_indices, *clients.other_tests.values()]
+    needed = [np.unique(np.concatenate([tests[c] for tests in kinds for c in own])) for own in members]
     rows = np.concatenate(needed)
     if not len(rows):
-        return changed, clients.test_indices
+        return changed, kinds
     x_test, y_test = np.empty((len(rows), *dataset.shape), dataset.x_test.dtype), dataset.y_test[rows]
-    tests: dict[int, Indices] = {}
+    moved: list[dict[int, Indices]] = [{} for _ in kinds]
     start = 0
     for chosen, own, some in zip(combined, members, needed, strict=True):
         block = slice(start, start + len(some))
         x_test[block], y_test[block] = _apply(chosen, dataset.x_test[some], y_test[block])
-        shared = {id(clients.test_indices[c]): clients.test_indices[c] for c in own}  # one array for many clients
-        moved = {key: start + np.searchsorted(some, indices) for key, indices in shared.items()}
-        tests |= {int(c): moved[id(clients.test_indices[c])] for c in own}
+        for tests, to in zip(kinds, moved, strict=True):
+            shared = {id(tests[c]): tests[c] for c in own}  # one array for many clients
+            places = {key: start + np.searchsorted(some, indices) for key, indices in shared.items()}
+            to |= {int(c): places[id(tests[c])] for c in own}
         start += len(some)
     changed = replace(
         changed,
@@ -135,7 +139,7 @@ def _transformed(
         source_test=dataset.source_test[rows],
         attributes_test=attribute_rows(dataset.attributes_test, rows),
     )
-    return changed, tuple(tests[c] for c in range(clients.n_clients))
+    return changed, [tuple(of_kind[c] for c in range(clients.n_clients)) for of_kind in moved]
 
 
 def _changes_samples(chosen: tuple[Option, ...]) -> bool:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import check_targets, higher_is_better, megabits_per_client, metric_of, scores
+from pacfl.experiment.tested_on import on_test
 
 Record = Mapping[str, Any]
 EVALUATION_SETTINGS: Final = ("evaluate_every", "personal_every", "final_personal")  # they change only what is known
@@ -19,13 +20,18 @@ def load_result(folder: RunFolder, solo: Sequence[RunFolder], targets: Sequence[
     records = folder.records()
     baseline = local_baseline(folder, solo)
     result["alone"] = None if baseline is None else baseline.path.name
-    theirs = [None] * len(records) if baseline is None else baseline.records()
-    result["worse_than_alone"] = below_local(records[end], theirs[end if baseline is None else n_rounds(baseline)])
-    if "newcomers" in result:
-        result["newcomers"]["worse_than_alone"] = below_local(records[-1], theirs[-1])
-    if targets:
-        check_targets(targets, metric_of(result))
-        result["to_target"] = {str(target): to_target(records[: end + 1], target) for target in targets}
+    theirs = [] if baseline is None else baseline.records()
+    their_end, their_last = (theirs[n_rounds(baseline)], theirs[-1]) if baseline is not None else (None, None)
+    check_targets(targets, metric_of(result))
+    for kind in (None, *result.get("tests", {})):
+        own = result if kind is None else result["tests"][kind]
+        own["worse_than_alone"] = below_local(records[end], their_end, kind)
+        if targets:
+            of_kind = [on_test(record, kind) for record in records[: end + 1]]
+            own["to_target"] = {str(target): to_target(of_kind, target) for target in targets}
+        if "newcomers" in result:
+            new = result["newcomers"] if kind is None else result["newcomers"].get("tests", {}).get(kind, {})
+            new["worse_than_alone"] = below_local(records[-1], their_last, kind)
     return result
 
 
@@ -51,8 +57,12 @@ def local_baseline(folder: RunFolder, solo: Sequence[RunFolder]) -> RunFolder | 
     return found[0] if len(found) == 1 else None
 
 
-def below_local(record: Record, baseline: Record | None) -> dict[str, float | None]:
-    """By protocol: the share of clients scored worse than with local training only; None where not known."""
+def below_local(record: Record, baseline: Record | None, kind: str | None = None) -> dict[str, float | None]:
+    """By protocol: the share of clients scored worse than with local training only; None where not known.
+
+    kind: of test samples; None: the primary one.
+    """
+    record, baseline = on_test(record, kind), None if baseline is None else on_test(baseline, kind)
     sign = 1 if higher_is_better(record) else -1
     shares: dict[str, float | None] = {}
     for protocol, own in record.get("by_client", {}).items():

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from pacfl import algorithms, plugins, settings
-from pacfl.data import Normalise, TestSamples, build_division
+from pacfl.data import Normalise, build_division
 from pacfl.data.loading import LOADERS
-from pacfl.data.partition import SCHEMES
+from pacfl.data.partition import SCHEMES, TestChoice, kinds_of_tests
 from pacfl.errors import ConfigError
 from pacfl.experiment.store import FORMAT, PYTHON
 from pacfl.experiment.summary import check_targets, label
@@ -46,16 +46,19 @@ class Data:
     samples: NonNegativeInt = 0  # for training, drawn evenly from every class; 0: all there are
     validation: ShareBelowOne = 0.0  # part of every client's training samples that replaces its test samples
     normalise: Normalise = later("auto")  # what is normalised: features, channels, or nothing
-    test: TestSamples = later("owned")  # the test samples of each client
+    test: TestChoice = later("owned")  # the test samples of each client; several kinds: the first is the primary one
     seed: NonNegativeInt | None = later(None)  # of everything that is drawn about data, instead of the run's
     options: Mapping[str, Any] | None = later(None)  # of the loader of the data set
 
     def __post_init__(self) -> None:
+        kinds = kinds_of_tests("Data.test", self.test)
+        object.__setattr__(self, "test", kinds if len(kinds) > 1 else kinds[0])  # a list of one is that one
         check(self)
         build_division(self.scheme)
         if self.validation and self.test != "owned":
+            given = repr(self.test) if isinstance(self.test, str) else list(self.test)
             raise ConfigError(
-                f"Data.validation replaces the test samples, got test {self.test!r} with it; leave out one of them"
+                f"Data.validation replaces the test samples, got test {given} with it; leave out one of them"
             )
         if twice := {"sets", "disjoint_labels"} & set(self.options or {}):
             raise ConfigError(f"Data.options has {sorted(twice)[0]}, which is a setting of [data] itself; put it there")

@@ -50,6 +50,9 @@ def _client(dataset: Dataset, divided: Partition, client: int) -> dict[str, Any]
     return {
         "train": len(rows),
         "test": len(divided.test_indices[client]),
+        **(
+            {"tests": {kind: len(of[client]) for kind, of in others.items()}} if (others := divided.other_tests) else {}
+        ),
         "labels": _label_counts(dataset, rows),
         "set": dataset.source_names[sets[0]] if len(sets) == 1 else None,  # None: samples of several
         "true_cluster": None if divided.true_cluster is None else int(divided.true_cluster[client]),

@@ -76,7 +76,7 @@ class Experiment:
 
     def record(self, finished: Round) -> Record:
         """What is stored of a round."""
-        return summary.record(finished, self.partition.true_cluster, self.setup.scored_by)
+        return summary.record(finished, self.partition.true_cluster, self.setup.scored_by, self.partition.tests)
 
 
 class Ending:

@@ -61,6 +61,8 @@ class OwnRun:
             "device": setup.device,
             "engine": setup.engine,
         }
+        if divided.other_tests:
+            plain["data"] = {**plain["data"], "test": divided.tests}
         if self.experiment.normalise != "auto":
             plain["data"] = {**plain["data"], "normalise": self.experiment.normalise}
         if setup.model.local.any():
@@ -159,6 +161,7 @@ def _source_if_known(kind: type) -> str:
 def divided_digest(dataset: Dataset, divided: Partition) -> str:
     """Of all samples and targets, and of whose they are."""
     digest = hashlib.blake2b(dataset.digest.encode(), digest_size=16)
-    for indices in (*divided.train_indices, *divided.test_indices):
+    others = (indices for of_kind in divided.other_tests.values() for indices in of_kind)
+    for indices in (*divided.train_indices, *divided.test_indices, *others):
         digest.update(f"{len(indices)} ".encode() + np.ascontiguousarray(indices, dtype=np.int64).tobytes())
     return digest.hexdigest()

@@ -14,6 +14,7 @@ from pacfl.experiment.store import RunFolder, all_folders
 from pacfl.experiment.stored_runs import StoredRuns
 from pacfl.experiment.summary import label, metric_of
 from pacfl.experiment.swept import Settings, differing, flatten, in_words, without_single_versions
+from pacfl.experiment.tested_on import choose, kinds, on_test
 from pacfl.learning.metrics import METRICS
 from pacfl.settings import check_value, suggestion
 
@@ -33,6 +34,7 @@ class _Run:
     content: Settings
     flat: Settings
     value: float
+    several: bool  # whether it was evaluated on several kinds of test samples
 
     def key(self, paths: Sequence[str]) -> Key:
         return tuple(_value(self, path) for path in paths)
@@ -48,12 +50,14 @@ def table(
     columns: str | Sequence[str] = (),
     metric: str | None = None,
     protocol: Protocol | None = None,
+    test: str | None = None,
 ) -> ResultTable:
     """Finished runs as a table: mean and standard deviation over seeds of one metric under one protocol.
 
     runs: a folder of runs, `pacfl.runs(...)`, or several run folders. rows, columns: settings by path, such as
     "data.scheme.alpha"; "algorithm" is an algorithm with its settings. metric: by default the primary one; or another
-    metric, "loss", "ari", "clusters", "megabits_per_client". protocol: by default "received".
+    metric, "loss", "ari", "clusters", "megabits_per_client". protocol: by default "received". test: a kind of test
+    samples, such as "proportional"; by default the primary one of each run.
 
     Other settings in which runs of one cell differ become rows of their own, so that no mean is over different
     settings. In each column the best result on the same data is marked, or those that are tied (`pacfl report` has
@@ -67,8 +71,14 @@ def table(
     finished = [(folder, result) for folder in folders if (result := folder.result()) is not None]
     if not finished:
         raise StoreError(f"none of the {len(folders)} runs is finished; 'pacfl run' resumes them")
-    metric, protocol = _what([result for _, result in finished], metric, protocol)
-    found = [_read(folder, _number(result, metric, protocol)) for folder, result in finished]
+    on_kind = [(folder, _on_test(folder, result, test)) for folder, result in finished]
+    if not any(result for _, result in on_kind):
+        there = dict.fromkeys(kind for folder in folders for kind in kinds(folder.content() or {}))
+        raise ConfigError(f"no run was evaluated on test samples of the kind {test!r}{suggestion(str(test), there)}")
+    metric, protocol = _what([result for _, result in on_kind if result], metric, protocol)
+    if protocol is None and test is not None:
+        raise ConfigError(f"{metric} is the same on all test samples; leave the kind {test!r} out")
+    found = [_read(folder, _number(result, metric, protocol), test) for folder, result in on_kind]
     scored = [run for run in found if run is not None]
     for path in (*row_paths, *column_paths):
         _check_path(path, scored)
@@ -77,6 +87,7 @@ def table(
     cells = _cells(scored, all_rows, column_paths)
     along: Line = "row" if column_paths and _of_data(all_rows, all) and not _of_data(column_paths, any) else "column"
     better = _higher_is_better(metric)
+    named = None if protocol is None else _named_kind(scored, test)
     marked = _marked(cells, along, better) if better is not None else {key: _mean(of) for key, of in cells.items()}
     return ResultTable(
         rows=all_rows,
@@ -86,7 +97,10 @@ def table(
         cells=marked,
         metric=metric,
         protocol=protocol,
-        notes=notes_of(marked, metric, protocol, along, extra, len(folders) - len(finished), len(found) - len(scored)),
+        notes=notes_of(
+            marked, metric, protocol, along, extra, len(folders) - len(finished), len(found) - len(scored), named
+        ),
+        test=named,
     )
 
 
@@ -141,9 +155,29 @@ def _number(result: Mapping[str, Any], metric: str, protocol: Protocol | None) -
     return (_metrics(result).get(metric, {}).get(protocol) or {}).get("mean")
 
 
-def _read(folder: RunFolder, value: float | None) -> _Run | None:
+def _on_test(folder: RunFolder, result: Mapping[str, Any], test: str | None) -> Mapping[str, Any]:
+    """The result on a kind of test samples; empty if the run was not evaluated on it."""
     content = folder.content() or {}
-    return None if value is None else _Run(folder.path.name, content, flatten(content), float(value))
+    return on_test(result, choose(content, test)) if test is None or test in kinds(content) else {}
+
+
+def _read(folder: RunFolder, value: float | None, test: str | None) -> _Run | None:
+    """A run as if it had been evaluated on the kind of test samples that is shown only."""
+    if value is None:
+        return None
+    content = folder.content() or {}
+    several = len(kinds(content)) > 1
+    if several:
+        data = {key: own for key, own in content["data"].items() if key != "test"}
+        shown = test or kinds(content)[0]
+        content = {**content, "data": data if shown == "owned" else {**data, "test": shown}}
+    return _Run(folder.path.name, content, flatten(content), float(value), several)
+
+
+def _named_kind(runs: Sequence[_Run], test: str | None) -> str | None:
+    """The kind of test samples, where it is to be named: it was chosen, or runs were evaluated on several."""
+    shown = {kinds(run.content)[0] for run in runs}
+    return test or (shown.pop() if len(shown) == 1 and any(run.several for run in runs) else None)
 
 
 def _value(run: _Run, path: str) -> Any:

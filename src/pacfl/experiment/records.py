@@ -1,8 +1,10 @@
 """Rounds of a run as the Python API shows them. Needs no torch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from pacfl.experiment.tested_on import on_test
 
 Client = int | str  # the name that the user gave, or a number from 0
 Scores = Mapping[str, Mapping[str, "Spread"]]  # protocol: metric: over clients
@@ -26,6 +28,7 @@ class RoundRecord:
     clusters: the cluster of each client that the server knows; empty where clients share no model.
     ari: the adjusted Rand index with the true clusters, if these are known.
     scores: protocol, then metric; empty where clients were not evaluated. by_client: the same for every client.
+    tests: the same record on other kinds of test samples than the primary one, where clients were evaluated on several.
     """
 
     round: int
@@ -38,6 +41,13 @@ class RoundRecord:
     bytes_up: int
     scores: Scores = field(default_factory=dict)
     by_client: Mapping[str, Mapping[str, Mapping[Client, float]]] = field(default_factory=dict)
+    tests: "Mapping[str, RoundRecord]" = field(default_factory=dict)
+
+    def on(self, test: str | None) -> "RoundRecord":
+        """The same record on another kind of test samples, without scores if it has none; None: as it is."""
+        if test is None:
+            return self
+        return self.tests.get(test) or replace(self, scores={}, by_client={}, tests={})
 
     @property
     def n_clusters(self) -> int:
@@ -93,6 +103,7 @@ def read_record(stored: Mapping[str, Any], names: Sequence[Client], n_rounds: in
         bytes_up=stored["bytes_up"],
         scores=_scores(stored),
         by_client=_by_client(stored, names),
+        tests={kind: read_record(on_test(stored, kind), names, n_rounds) for kind in stored.get("tests", {})},
     )
 
 

@@ -14,6 +14,7 @@ from pacfl.errors import ConfigError, DataError, ModelError, StoreError, library
 from pacfl.experiment.records import Client, RoundRecord, Scores, Spread, by_protocol, counted, read_record
 from pacfl.experiment.store import PYTHON, RunFolder, RunMemory, begin
 from pacfl.experiment.summary import label
+from pacfl.experiment.tested_on import choose, kinds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,6 +53,7 @@ class Result:
     clients: tuple[Client, ...]
     _store: RunFolder | RunMemory
     _models: "Callable[[], LoadedModels]"  # called when a model is first asked for
+    _test: str | None = None  # the kind of test samples that is shown; None: the primary one
 
     @property
     def hash(self) -> str:
@@ -72,6 +74,19 @@ class Result:
     def ari(self) -> float | None:
         """The adjusted Rand index of the clusters with the true ones, if these are known."""
         return self.records[-1].ari
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The kinds of test samples that clients were evaluated on, the one that is shown first."""
+        own = kinds(self.settings)
+        shown = self._test or own[0]
+        return shown, *(kind for kind in own if kind != shown)
+
+    def on(self, test: str) -> "Result":
+        """The same result with all scores on another kind of test samples, one of `tests`."""
+        chosen = choose(self.settings, test)
+        original = read_result(self._store, self.settings, self._models, self.clients)
+        return replace(original, records=tuple(r.on(chosen) for r in original.records), _test=chosen)
 
     @property
     def scores(self) -> Scores:
@@ -190,11 +205,14 @@ class Result:
             stored.save(target)
         target.finish(self._outcome)
 
-    def plot(self, metric: str | None = None, axes: "Axes | None" = None) -> "Axes":
+    def plot(self, metric: str | None = None, axes: "Axes | None" = None, *, test: str | None = None) -> "Axes":
         """Draw the mean of a metric over clients against rounds, a line for each protocol (extra: figures).
 
         metric : by default the primary one, accuracy for classes. axes : of matplotlib; by default new ones.
+        test : the kind of test samples, one of `tests`.
         """
+        if test is not None:
+            return self.on(test).plot(metric, axes)
         library("matplotlib.pyplot", "Result.plot", "figures")
         from matplotlib.figure import Figure
 
@@ -249,7 +267,8 @@ class Result:
     def _title(self) -> str:
         clusters = [counted(self.n_clusters, "cluster")] if self.clusters else []
         counts = [counted(len(self.clients), "client"), counted(self.n_rounds, "round"), *clusters]
-        return f"{self._label}: {', '.join(counts)}"
+        shown = [f"{self.tests[0]} test samples"] if len(self.tests) > 1 else []
+        return f"{self._label}: {', '.join([*counts, *shown])}"
 
     @property
     def _metrics(self) -> list[str]:

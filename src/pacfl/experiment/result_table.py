@@ -31,6 +31,7 @@ class ResultTable:
     metric: str
     protocol: Protocol | None  # None for what is not evaluated, as the number of clusters
     notes: tuple[str, ...]
+    test: str | None = None  # the kind of test samples, where runs have several or it was chosen
 
     def markdown(self) -> str:
         """The table in Markdown, with notes below."""
@@ -86,7 +87,7 @@ class ResultTable:
         return f"{marked} (n = {len(mean.runs)})" if count else marked
 
     def _what(self) -> str:
-        return what_is_shown(self.metric, self.protocol)
+        return what_is_shown(self.metric, self.protocol, self.test)
 
     def __str__(self) -> str:
         return self.markdown()
@@ -98,14 +99,18 @@ class ResultTable:
         return self.markdown()
 
 
-def what_is_shown(metric: str, protocol: Protocol | None) -> str:
-    """A metric with its unit and protocol.
+def what_is_shown(metric: str, protocol: Protocol | None, test: str | None = None) -> str:
+    """A metric with its unit, its protocol and the kind of test samples, where these are to be named.
 
     >>> what_is_shown("accuracy", "last_trained"), what_is_shown("ari", None)
     ('accuracy in % (last-trained)', 'ari')
+    >>> what_is_shown("loss", "received", "proportional")
+    'loss (received, proportional test samples)'
     """
     unit = f"{metric} in %" if in_percent(metric) else metric.replace("_", " ")
-    return unit if protocol is None else f"{unit} ({protocol.replace('_', '-')})"
+    if protocol is None:
+        return unit
+    return f"{unit} ({protocol.replace('_', '-')}{'' if test is None else f', {test} test samples'})"
 
 
 def notes_of(
@@ -116,10 +121,11 @@ def notes_of(
     extra: Sequence[str],
     unfinished: int,
     without: int,
+    test: str | None = None,
 ) -> tuple[str, ...]:
     """What a reader must know of the table, in sentences."""
     counts = sorted({len(mean.runs) for mean in cells.values()})
-    what = what_is_shown(metric, protocol)
+    what = what_is_shown(metric, protocol, test)
     seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     over = "of one seed" if counts == [1] else f"mean ± standard deviation over {seeds} seeds"
     compared = f"in its {along} on the same data by a t-test over the common seeds (two-sided, {100 * LEVEL:g} %)"

@@ -215,7 +215,10 @@ def prepare(dataset: Dataset, divided: Partition, normalise: Normalise = "auto")
     scaled = _normalised.get(dataset, {}).get(normalise) or normalised(dataset, normalise)
     if scaled is not dataset:  # which would never be forgotten
         _normalised.setdefault(dataset, {})[normalise] = scaled
-    indices = tuple(ClientIndices(a, b) for a, b in zip(divided.train_indices, divided.test_indices, strict=True))
+    indices = tuple(
+        ClientIndices(train, test, {kind: of[c] for kind, of in divided.other_tests.items()})
+        for c, (train, test) in enumerate(zip(divided.train_indices, divided.test_indices, strict=True))
+    )
     train = Samples(_channels_first(scaled.x_train), _as_model_targets(scaled.y_train))
     test = Samples(_channels_first(scaled.x_test), _as_model_targets(scaled.y_test))
     return Pool(train, test, dataset.x_train, indices)

@@ -14,6 +14,7 @@ from pacfl.experiment.result import Result, load
 from pacfl.experiment.store import RunFolder, all_folders
 from pacfl.experiment.summary import label
 from pacfl.experiment.swept import flatten
+from pacfl.experiment.tested_on import choose, kinds
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,18 +49,22 @@ class StoredRuns:
             rows.append({**_identity(folder, settings), "finished": bool(result), **flatten(settings), **values})
         return _pandas("runs(...).frame()").DataFrame(rows)
 
-    def curves(self) -> "DataFrame":
+    def curves(self, test: str | None = None) -> "DataFrame":
         """A row for each evaluation, protocol and metric of each run, finished or not (extra: pandas).
 
         Columns: hash, algorithm, seed, round, final, protocol, metric, mean, std, worst_tenth (over clients). "hash"
-        joins them with the rows of `frame`.
+        joins them with the rows of `frame`. test: a kind of test samples, of the runs that were evaluated on it; by
+        default the primary kind of each run.
         """
         rows: list[dict[str, Any]] = []
         for folder in self._folders:
             settings = folder.content() or {}
+            if test is not None and test not in kinds(settings):
+                continue
+            shown = choose(settings, test)
             about = {**_identity(folder, settings), "seed": settings["seed"]}
             end, names = n_rounds(folder), range(int(settings["data"]["clients"]))
-            for record in (read_record(stored, names, end) for stored in folder.records()):
+            for record in (read_record(stored, names, end).on(shown) for stored in folder.records()):
                 for protocol, metrics in record.scores.items():
                     for metric, spread in metrics.items():
                         when = {"round": record.round, "final": record.final}

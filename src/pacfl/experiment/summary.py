@@ -24,9 +24,15 @@ NO_CLUSTERS: Final[Mapping[str, Any]] = {"clusters": None, "sizes": [], "ari": N
 
 
 def record(
-    finished: "Round", true_cluster: NDArray[np.intp] | None, metrics: Metrics = CLASSIFICATION
+    finished: "Round",
+    true_cluster: NDArray[np.intp] | None,
+    metrics: Metrics = CLASSIFICATION,
+    tests: Sequence[str] = ("owned",),
 ) -> dict[str, Any]:
-    """What is stored of a round. Rounds count from 1; the final evaluation comes after the last of them."""
+    """What is stored of a round. Rounds count from 1; the final evaluation comes after the last of them.
+
+    tests: the kinds of test samples, the primary one first.
+    """
     cluster_of = finished.state.cluster_of
     stored: dict[str, Any] = {
         "round": finished.t + 1,
@@ -42,8 +48,12 @@ def record(
         stored["update_norms"] = {str(k): {"mean": mean, "largest": most} for k, mean, most in norms}
     if metrics.primary != ACCURACY:
         stored["metric"] = metrics.primary
-    if finished.scores:
-        stored |= summaries(finished.scores, metrics)
+    first, *others = tests
+    scores = finished.scores_by_kind(others)
+    if primary := scores.pop(None):
+        stored |= summaries(primary, metrics)
+    if found := {str(kind): summaries(own, metrics) for kind, own in scores.items() if own}:
+        stored |= {"test": first, "tests": found}
     return stored
 
 
@@ -117,7 +127,11 @@ def result(records: Sequence[Mapping[str, Any]], rounds: int) -> dict[str, Any]:
 def _scores(record: Mapping[str, Any]) -> dict[str, Any]:
     named = {"metric": record["metric"]} if "metric" in record else {}
     others = {"metrics": record["metrics"]} if "metrics" in record else {}
-    return {**named, metric_of(record): scores(record), "loss": record.get("loss", {}), **others}
+    own = {**named, metric_of(record): scores(record), "loss": record.get("loss", {}), **others}
+    if "tests" not in record:
+        return own
+    tests = {kind: _scores({**named, **of_kind}) for kind, of_kind in record["tests"].items()}
+    return {**own, "test": record["test"], "tests": tests}
 
 
 def label(algorithm: Mapping[str, Any], aggregation: Mapping[str, Any] = NONE) -> str:

@@ -3,7 +3,8 @@
 import hashlib
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.local_layers import LocalLayers
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.private import private_upload
-from pacfl.federation.rounds import Score
+from pacfl.federation.rounds import Score, score_name
 from pacfl.learning.client_context import ClientContext, Engine, LocalTraining, Samples, SampleSubset
 from pacfl.learning.eager import Eager
 from pacfl.learning.engines import WithLocalSteps, build_engine
@@ -34,6 +35,13 @@ class ClientIndices:
 
     train: NDArray[np.int64]
     test: NDArray[np.int64]
+    other_tests: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # by kind, evaluated beside the first
+
+    @property
+    def tests(self) -> dict[str | None, NDArray[np.int64]]:
+        """The test samples of each kind that the client has any of; None: the primary kind."""
+        named: list[tuple[str | None, NDArray[np.int64]]] = [(None, self.test), *self.other_tests.items()]
+        return {kind: rows for kind, rows in named if len(rows)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +137,12 @@ class ClientSide:
         personal: bool,
         fine_tune: int = 0,
     ) -> dict[str, Score]:
-        """Scores of one client by protocol; none if it has no test samples."""
-        if not len(self.pool.client_indices[client].test):
+        """Scores of one client by protocol and kind of test samples; none if it has no test samples.
+
+        Each model is trained once, and evaluated once on samples that several kinds have in common.
+        """
+        tests = self.pool.client_indices[client].tests
+        if not tests:
             return {}
         received = self.received(t, client, down, memory)
         models = {"received": received, "last_trained": received if last_trained is None else last_trained}
@@ -138,23 +150,26 @@ class ClientSide:
             models["personal"] = self.personal(t, client, down, memory)
         if fine_tune:
             models["fine_tuned"], _ = self._context(t, client).sgd(received, epochs=fine_tune, purpose="personal")
-        return {protocol: self._score(protocol, w, t, client) for protocol, w in models.items()}
+        return {
+            score_name(protocol, kind): self._score(score_name(protocol, kind), w, t, client, rows)
+            for protocol, w in models.items()
+            for kind, rows in tests.items()
+        }
 
-    def _score(self, protocol: str, w: Vector, t: int, client: ClientId) -> Score:
-        """The score of a model at a client; cached for as long as the model stays the same."""
+    def _score(self, name: str, w: Vector, t: int, client: ClientId, rows: NDArray[np.int64]) -> Score:
+        """The score of a model at a client on some test samples; cached for as long as the model stays the same."""
         digest = hashlib.blake2b(w.tobytes(), digest_size=16).digest()
-        cached = self._scores.get((client, protocol))
+        cached = self._scores.get((client, name))
         if cached is None or cached[0] != digest:
-            cached = digest, self._evaluate(digest, w, t, client)
+            cached = digest, self._evaluate(digest, w, t, client, rows)
         with self._lock:
-            self._scores.pop((client, protocol), None)
-            self._scores[client, protocol] = cached  # the latest is last
+            self._scores.pop((client, name), None)
+            self._scores[client, name] = cached  # the latest is last
             if len(self._scores) > CACHED_SCORES:
                 del self._scores[next(iter(self._scores))]
         return cached[1]
 
-    def _evaluate(self, digest: bytes, w: Vector, t: int, client: ClientId) -> Score:
-        rows = self.pool.client_indices[client].test
+    def _evaluate(self, digest: bytes, w: Vector, t: int, client: ClientId, rows: NDArray[np.int64]) -> Score:
         outputs, losses = self._cache(digest).predictions(rows, self.engine, w, self.pool.test)
         loss = float(losses.mean(dtype=np.float64))
         if not np.isfinite(loss):

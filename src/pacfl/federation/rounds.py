@@ -20,7 +20,16 @@ class Score:
     metrics: Mapping[str, float] = field(default_factory=dict, hash=False)  # others by name, where they are defined
 
 
-Scores = Mapping[str, Mapping[ClientId, Score]]  # protocol: client: score
+Scores = Mapping[str, Mapping[ClientId, Score]]  # name: client: score
+
+
+def score_name(protocol: str, kind: str | None = None) -> str:
+    """The name of scores by a protocol on a kind of test samples; None: the primary kind.
+
+    >>> score_name("personal"), score_name("personal", "proportional")
+    ('personal', 'personal@proportional')
+    """
+    return protocol if kind is None else f"{protocol}@{kind}"
 
 
 class Clients(Protocol):
@@ -36,7 +45,10 @@ class Clients(Protocol):
         """Local training. Replies may be missing: lost replies are normal."""
 
     def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool, fine_tune: int) -> Scores:
-        """Scores by protocol: received, last_trained and, where asked, personal and fine_tuned."""
+        """Scores by protocol: received, last_trained and, where asked, personal and fine_tuned.
+
+        Where clients have several kinds of test samples, also by `score_name` of each protocol on the others.
+        """
 
 
 class SimulatedClients(Clients, Protocol):
@@ -66,6 +78,15 @@ class Round:
     scores: Scores
     bytes_down: int
     bytes_up: int
+
+    def scores_by_kind(self, others: Iterable[str]) -> dict[str | None, Scores]:
+        """Scores by kind of test samples, then by protocol: the primary kind (None), and the others that are named."""
+        own: dict[str | None, Scores] = {
+            kind: {name.removesuffix(f"@{kind}"): by for name, by in self.scores.items() if name.endswith(f"@{kind}")}
+            for kind in others
+        }
+        taken = {score_name(protocol, kind) for kind, found in own.items() for protocol in found}
+        return {None: {name: by for name, by in self.scores.items() if name not in taken}, **own}
 
 
 def rounds(

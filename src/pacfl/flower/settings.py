@@ -47,6 +47,11 @@ def read(run_config: Mapping[str, Any]) -> tuple[DeploymentSettings, Run]:
         raise ConfigError(
             f"a federation is one run, but the settings describe {len(runs)}; give single values instead of lists"
         )
+    if not isinstance(runs[0].data.test, str):
+        raise ConfigError(
+            f"data.test = {list(runs[0].data.test)} does not apply to a federation: every site has one set of test "
+            "samples; leave it out"
+        )
     if not runs[0].schedule.final_personal:
         raise ConfigError(
             "final-personal = false does not apply to a federation: sites get their personal models at the end"

@@ -11,7 +11,7 @@ from pacfl.experiment.compare import EVALUATION_SETTINGS
 from pacfl.experiment.seeds import SeedMean, mark_best, seed_mean
 from pacfl.experiment.swept import in_words
 from pacfl.learning.metrics import METRICS
-from pacfl.report.summary import NEWCOMERS, RunSummary
+from pacfl.report.summary import NEWCOMERS, ON_TEST, RunSummary
 from pacfl.report.titles import description, differing_in_rows, row_settings, titles
 
 PROTOCOL_ORDER: Final = (
@@ -86,12 +86,19 @@ def comparable_settings(run: RunSummary) -> Any:
 
 def _experiment(runs: Sequence[RunSummary]) -> Experiment:
     known = {protocol for run in runs for protocol in run.scores}
-    protocols = (*(p for p in PROTOCOL_ORDER if p in known), *sorted(known - set(PROTOCOL_ORDER)))
+    protocols = tuple(sorted(known, key=protocol_place))
     members = _grouped(runs, lambda run: (run.algorithm, row_settings(run.settings)))
     scores = _scores(members, protocols)
     differ = differing_in_rows([run.settings for run in runs])
     rows = (_row(own, of_row, differ) for own, of_row in zip(members, scores, strict=True))
     return Experiment("", description([run.settings for run in runs]), protocols, tuple(rows))
+
+
+def protocol_place(protocol: str) -> tuple[str, int, str]:
+    """The primary kind of test samples first, then each other kind, in the order of protocols."""
+    kind, _, plain = protocol.rpartition(ON_TEST)
+    place = PROTOCOL_ORDER.index(plain) if plain in PROTOCOL_ORDER else len(PROTOCOL_ORDER)
+    return kind, place, plain
 
 
 def _grouped(runs: Sequence[RunSummary], key: Callable[[RunSummary], Any]) -> list[list[RunSummary]]:

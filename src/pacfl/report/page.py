@@ -11,9 +11,9 @@ from pacfl.errors import library
 from pacfl.experiment.seeds import TEST, SeedMean
 from pacfl.experiment.summary import in_percent
 from pacfl.files import write_atomically
-from pacfl.report.experiments import experiments
+from pacfl.report.experiments import experiments, protocol_place
 from pacfl.report.payload import payload
-from pacfl.report.summary import NEWCOMERS, ReportData
+from pacfl.report.summary import NEWCOMERS, ON_TEST, ReportData
 
 ASSETS: Final = Path(__file__).parent / "assets"
 FAIRNESS_PROTOCOLS: Final = ("received", "personal")
@@ -49,13 +49,18 @@ def page(report: ReportData) -> str:
         unfinished=report.unfinished,
         test=TEST,
         fairness_protocols=FAIRNESS_PROTOCOLS,
-        protocols={p: meaning for p, meaning in PROTOCOLS.items() if p in known},
+        protocols={p: meaning for p in sorted(known, key=protocol_place) if (meaning := _meaning(p))},
         css=markup(_text("page.css")),
         data=markup(embedded(payload(found, report.federations))),
         library=markup(_closed(vega())),
         script=markup(_closed("\n".join(_text(path.name) for path in sorted(ASSETS.glob("*.js"))))),
     )
     return html
+
+
+def _meaning(protocol: str) -> str | None:
+    kind, _, plain = protocol.rpartition(ON_TEST)
+    return f"{PROTOCOLS[plain]}; on {kind} test samples" if kind and plain in PROTOCOLS else PROTOCOLS.get(plain)
 
 
 def decimals(value: SeedMean | None) -> int:

@@ -11,7 +11,8 @@ from pacfl.experiment.compare import below_local, local_baseline, n_rounds
 from pacfl.experiment.description import load_clustering
 from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import label, megabits_per_client, metric_of, scores
-from pacfl.report.summary import NEWCOMERS, Array, ClientClustering, Clients, Evaluation, RunSummary
+from pacfl.experiment.tested_on import on_test
+from pacfl.report.summary import NEWCOMERS, ON_TEST, Array, ClientClustering, Clients, Evaluation, RunSummary
 from pacfl.subspace import MergeSuggestion
 from pacfl.subspace.newcomers import place
 
@@ -54,9 +55,23 @@ def read(folder: RunFolder, solo: Sequence[RunFolder] = ()) -> RunSummary:
 
 
 def _scores(record: Record, newcomers: bool) -> dict[str, dict[str, Any]]:
-    """Scores of a record by protocol; those of newcomers, evaluated separately, under names of their own."""
+    """Scores of a record by protocol.
+
+    Those of newcomers, evaluated separately, and those on other test samples are under names of their own.
+    """
+    own = _of_kind(record, _prefix(None, newcomers), newcomers)
+    for kind in record.get("tests", {}):
+        own |= _of_kind(on_test(record, kind), _prefix(kind, newcomers), newcomers)
+    return own
+
+
+def _prefix(kind: str | None, newcomers: bool) -> str:
+    return ("" if kind is None else kind + ON_TEST) + (NEWCOMERS if newcomers else "")
+
+
+def _of_kind(record: Record, prefix: str, newcomers: bool) -> dict[str, dict[str, Any]]:
     return {
-        (NEWCOMERS if newcomers else "") + protocol: {
+        prefix + protocol: {
             "by_client": record["by_client"][protocol],
             "worst_tenth": scores(record)[protocol]["worst_tenth"],
             "means": _means(record, protocol),
@@ -99,9 +114,15 @@ def _below_local(
     if baseline is None or baseline.path.resolve() == folder.path.resolve():
         return {}
     theirs = baseline.records()
-    shares: dict[str, float | None] = below_local(records[rounds], theirs[n_rounds(baseline)])
+    pairs = [(records[rounds], theirs[n_rounds(baseline)], False)]
     if len(records) > rounds + 1:
-        shares |= {NEWCOMERS + p: share for p, share in below_local(records[-1], theirs[-1]).items()}
+        pairs.append((records[-1], theirs[-1], True))
+    shares = {
+        _prefix(kind, newcomers) + protocol: share
+        for own, base, newcomers in pairs
+        for kind in (None, *own.get("tests", {}))
+        for protocol, share in below_local(own, base, kind).items()
+    }
     return {protocol: share for protocol, share in shares.items() if share is not None}
 
 

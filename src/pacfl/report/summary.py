@@ -12,6 +12,7 @@ from pacfl.subspace import Clustering, MergeSuggestion
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 NEWCOMERS: Final = "newcomers, "  # prefix of the protocols by which clients are evaluated that joined after the rounds
+ON_TEST: Final = " test samples, "  # after a kind of them: prefix of the protocols on others than the primary kind
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,10 @@ def description(runs: Sequence[Settings]) -> str:
     joined = f"; {newcomers} newcomers joined after the last" if newcomers else ""
     same = ", ".join(f"{_word(key)} {in_words(value)}" for key, value in flatten(training).items() if key not in differ)
     own = f"; {', '.join(map(_word, differ))} as in each row" if differ else ""
+    tests = data.get("test", "owned")
+    tested = "" if isinstance(tests, str) else f" Tested on {tests[0]} test samples; also on {' and '.join(tests[1:])}."
     return (
-        f"Data: {data['name']}{sets}, split among {data['clients']} clients by {_scheme(data['scheme'])}. "
+        f"Data: {data['name']}{sets}, split among {data['clients']} clients by {_scheme(data['scheme'])}.{tested} "
         f"Model: {first['model']['name']}. {schedule['rounds']} rounds with {100 * schedule['participation']:.4g} % "
         f"of the clients in each{joined}. Local training: {same}{own}. "
         f"{'Seeds' if len(seeds) > 1 else 'Seed'} {', '.join(map(str, seeds))}."
