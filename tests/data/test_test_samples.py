@@ -1,11 +1,27 @@
 """On which test samples a client is tested: those it owns, those in its proportions, or all."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacfl.data import BySet, Dataset, Dirichlet, Given, Iid, LabelSkew, from_arrays, mixture, partition
+from pacfl.data import (
+    BySet,
+    Dataset,
+    Dirichlet,
+    Given,
+    Iid,
+    LabelSkew,
+    Partition,
+    Scheme,
+    TestSamples,
+    from_arrays,
+    mixture,
+    partition,
+    validation_split,
+)
 from pacfl.errors import ConfigError, DataError
 
 
@@ -110,3 +126,40 @@ def test_a_class_without_test_samples_has_no_proportion() -> None:
 def test_other_words_are_refused() -> None:
     with pytest.raises(ConfigError, match="test samples must be one of 'owned', 'proportional', 'global', got 'all'"):
         partition(DATA, Iid(), 2, rng(), "all")  # type: ignore[arg-type]  # the mistake
+
+
+KINDS = ("owned", "proportional", "global")
+
+
+@pytest.mark.parametrize("kinds", list(itertools.permutations(KINDS)))
+@pytest.mark.parametrize("scheme", [Dirichlet(0.5, 1), LabelSkew(0.4)], ids=["dirichlet", "label skew"])
+@pytest.mark.parametrize("own", [True, False], ids=["own generator", "that of the scheme"])
+def test_several_kinds_are_what_each_would_be_alone(kinds: tuple[TestSamples, ...], scheme: Scheme, own: bool) -> None:
+    def drawn(test: TestSamples | tuple[TestSamples, ...]) -> Partition:
+        return partition(DATA, scheme, 5, rng(3), test, rng(4) if own else None)
+
+    clients = drawn(kinds)
+    assert clients.tests == kinds
+    of_kind = {clients.test: clients.test_indices, **clients.other_tests}
+    for kind in kinds:
+        alone = drawn(kind)
+        assert not alone.other_tests
+        for one, two in ((clients.train_indices, alone.train_indices), (of_kind[kind], alone.test_indices)):
+            assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_a_partition_shows_how_many_test_samples_of_each_kind_there_are() -> None:
+    clients = partition(DATA, Given((range(100), range(100, 300))), 2, rng(), ["owned", "global"])
+    assert "30..60 test samples each, 180 global test samples each" in repr(clients)
+    assert "global test samples" in clients._repr_html_()
+
+
+def test_kinds_are_different_and_known() -> None:
+    for kinds, reason in ((["owned", "owned"], "different kinds"), ([], "at least one"), (["all"], "got .'all'")):
+        with pytest.raises(ConfigError, match=reason):
+            partition(DATA, Iid(), 2, rng(), kinds)  # type: ignore[arg-type]  # the mistake
+
+
+def test_validation_samples_replace_one_kind_only() -> None:
+    with pytest.raises(ConfigError, match="got owned and global test samples; use one kind"):
+        validation_split(DATA, partition(DATA, Iid(), 2, rng(), ["owned", "global"]), 0.2, rng())

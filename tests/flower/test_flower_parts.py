@@ -47,6 +47,7 @@ def test_the_settings_text_overrides() -> None:
         ({"federation.identity": "name"}, "'key', 'partition-id'"),
         ({"settings": "a b"}, "settings must be TOML"),
         ({"settings": "learning.lr = [0.1, 0.2]"}, "one run, but the settings describe 2"),
+        ({"settings": 'data.test = ["owned", "global"]'}, "every site has one set of test samples; leave it out"),
         ({"learning.lrr": 1.0}, "lrr"),
     ],
 )
@@ -121,7 +122,11 @@ def test_every_type_of_message_has_a_handler() -> None:
 
 def test_scores_are_received_as_sent() -> None:
     """Whatever metrics are called: one of a plug-in may have the name of something else."""
-    scores = {"received": Score(0.5, 1.25), "personal": Score(1.0, 0.0, {"loss": 0.25, "some.module:metric": -3.0})}
+    scores = {
+        "received": Score(0.5, 1.25),
+        "received@global": Score(0.25, 2.0),
+        "personal": Score(1.0, 0.0, {"loss": 0.25, "some.module:metric": -3.0}),
+    }
     sent = wire.pack({}, {}, scores)
     assert wire.scores(sent, ("loss", "some.module:metric")) == scores
 

@@ -6,17 +6,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import pacfl
+from pacfl.algorithms import FedAvg
 from pacfl.cli import app
 from pacfl.errors import NoReplyError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import Setup
+from pacfl.federation.local import LocalBackend
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.flower.simulation import Simulated, Simulation, simulation
@@ -57,6 +61,19 @@ def test_flower_gives_the_results_of_the_local_backend(nodes: Simulation, name: 
         assert same(a.state, b.state)
         assert a.scores == b.scores
         assert (a.bytes_down, a.bytes_up) == (b.bytes_down, b.bytes_up)
+
+
+def test_scores_on_several_kinds_of_test_samples_are_those_of_the_local_backend(nodes: Simulation) -> None:
+    everything = {"global": np.arange(len(pool().test.y))}
+    clients = tuple(replace(own, other_tests=everything) for own in pool().client_indices)
+    setup = Setup(FedAvg(), model(), replace(pool(), client_indices=clients), LEARNING, SEED)
+    plan = list(round_plans(LIVELY_SCHEDULE, len(clients), SEED))
+    found = []
+    for backend in (nodes, LocalBackend()):
+        with backend.connect(setup) as connected:
+            found.append([r.scores for r in rounds(FedAvg(), connected, FedAvg().init_server(model()), plan)])
+    assert found[0] == found[1]
+    assert {"personal", "personal@global"} <= found[0][3].keys()
 
 
 @pytest.mark.parametrize("name", ["scaffold", "lg-fedavg"])

@@ -115,6 +115,17 @@ def test_methods_are_tuned_without_the_test_samples_and_the_choice_is_used(digit
     assert {run["data"]["validation"] for run in content if run["schedule"]["rounds"] == 2} == {0.0}
 
 
+def test_accuracies_on_other_kinds_of_test_samples_are_exported_and_not_used_to_tune(
+    digits: Item, tmp_path: Path
+) -> None:
+    both = written(tmp_path / "both.toml", FILE.replace("[data]", '[data]\ntest = ["owned", "proportional"]'))
+    one, two = (run_item(item, request(tmp_path, tune=True, only=("fedavg",))) for item in (digits, both))
+    assert two["tuning"] == one["tuning"]
+    assert two["runs"][0]["accuracy"] == one["runs"][0]["accuracy"]
+    assert two["runs"][0]["tests"]["proportional"]["accuracy"].keys() == one["runs"][0]["accuracy"].keys()
+    assert "tests" not in one["runs"][0]
+
+
 def test_a_rate_at_which_training_diverges_is_never_chosen(digits: Item, tmp_path: Path) -> None:
     made = run_item(digits, request(tmp_path, tune=True, only=("fedavg",)))
     (tuned,) = made["tuning"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pacfl.experiment.summary import metric_of, scores
+from pacfl.experiment.tested_on import on_test
 from pacfl.privacy.accounting import epsilon_of_uploads
 
 DELTA: Final = 1e-5  # of the guarantee that is stated for updates, and the default of signatures
@@ -74,8 +75,14 @@ def privacy_spent(settings: Mapping[str, Any], sampled: Iterable[Sequence[int]])
 
 
 def scores_of(result: Mapping[str, Any]) -> dict[str, Mapping[str, Mapping[str, float]]]:
-    """The primary metric, the loss and other metrics of a result or of a record, by protocol."""
-    return {metric_of(result): scores(result), "loss": result.get("loss", {}), **result.get("metrics", {})}
+    """The primary metric, the loss and other metrics of a result or of a record, by protocol.
+
+    Those on other kinds of test samples than the primary one have the kind in their names.
+    """
+    own = {metric_of(result): scores(result), "loss": result.get("loss", {}), **result.get("metrics", {})}
+    for kind in result.get("tests", {}):
+        own |= {f"{metric}, {kind} test samples": by for metric, by in scores_of(on_test(result, kind)).items()}
+    return own
 
 
 def _seeded(noise: str) -> str:

@@ -151,17 +151,18 @@ class ClientSide:
         if fine_tune:
             models["fine_tuned"], _ = self._context(t, client).sgd(received, epochs=fine_tune, purpose="personal")
         return {
-            score_name(protocol, kind): self._score(score_name(protocol, kind), w, t, client, rows)
+            score_name(protocol, kind): self._score(protocol, w, t, client, kind)
             for protocol, w in models.items()
-            for kind, rows in tests.items()
+            for kind in tests
         }
 
-    def _score(self, name: str, w: Vector, t: int, client: ClientId, rows: NDArray[np.int64]) -> Score:
-        """The score of a model at a client on some test samples; cached for as long as the model stays the same."""
+    def _score(self, protocol: str, w: Vector, t: int, client: ClientId, kind: str | None = None) -> Score:
+        """The score of a model on some test samples of a client; cached for as long as the model stays the same."""
+        name = score_name(protocol, kind)
         digest = hashlib.blake2b(w.tobytes(), digest_size=16).digest()
         cached = self._scores.get((client, name))
         if cached is None or cached[0] != digest:
-            cached = digest, self._evaluate(digest, w, t, client, rows)
+            cached = digest, self._evaluate(digest, w, t, client, kind)
         with self._lock:
             self._scores.pop((client, name), None)
             self._scores[client, name] = cached  # the latest is last
@@ -169,7 +170,8 @@ class ClientSide:
                 del self._scores[next(iter(self._scores))]
         return cached[1]
 
-    def _evaluate(self, digest: bytes, w: Vector, t: int, client: ClientId, rows: NDArray[np.int64]) -> Score:
+    def _evaluate(self, digest: bytes, w: Vector, t: int, client: ClientId, kind: str | None) -> Score:
+        rows = self.pool.client_indices[client].tests[kind]
         outputs, losses = self._cache(digest).predictions(rows, self.engine, w, self.pool.test)
         loss = float(losses.mean(dtype=np.float64))
         if not np.isfinite(loss):

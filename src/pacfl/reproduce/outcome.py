@@ -115,11 +115,17 @@ def _run(planned: Planned, runs: Path) -> dict[str, Any] | None:
         **facts,
         **settings,
         **{key: _rounded(result[key]) for key in fields},
+        **({"tests": _tests(result["tests"])} if "tests" in result else {}),
         **({"newcomers": _rounded(result["newcomers"]["accuracy"])} if "newcomers" in result else {}),
         **curves,
         **_threshold(folder),
         **_samples(folder),
     }
+
+
+def _tests(tests: Mapping[str, Any]) -> dict[str, Any]:
+    """By kind of test samples beside the primary one: the accuracy."""
+    return {kind: {"accuracy": _rounded(own["accuracy"])} for kind, own in tests.items()}
 
 
 def curve(records: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:

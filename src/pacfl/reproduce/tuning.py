@@ -73,7 +73,7 @@ def _grid(planned: Planned, tuning: Tuning) -> Iterator[Trial]:
     run = planned.run
     short = replace(
         run,
-        data=replace(run.data, validation=tuning.validation),
+        data=replace(run.data, validation=tuning.validation, test="owned"),  # held-out samples are the only tests
         schedule=replace(run.schedule, rounds=tuning.rounds, evaluate_every=0, personal_every=0, newcomers=0),
         algorithm=without_cut(run.algorithm),
     )
