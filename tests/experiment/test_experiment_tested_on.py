@@ -1,5 +1,6 @@
 """Several kinds of test samples in one training: each has the scores of a run with that kind alone, to the bit."""
 
+import doctest
 import json
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ from torch import nn
 import pacfl
 from pacfl.data import Dirichlet, Given, from_arrays, partition
 from pacfl.errors import ConfigError
+from pacfl.experiment import tested_on
 from pacfl.experiment.config import Run, expand, from_content
 from pacfl.experiment.run import resume
 from pacfl.experiment.store import RunFolder, folder_of
 from pacfl.experiment.tested_on import choose, kinds, on_test
-from pacfl.federation.client_side import ClientSide
+from pacfl.federation import rounds as rounds_module
+from pacfl.federation.client_side import ClientSide, PredictionCache
 from pacfl.federation.local import LocalBackend
 from pacfl.report.experiments import experiments
 from pacfl.report.gather import gather
@@ -113,6 +116,24 @@ def test_the_personal_model_is_trained_once_for_all_kinds(tmp_path: Path, monkey
     assert trained == alone
 
 
+def test_samples_that_kinds_have_in_common_are_evaluated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proportional samples are some of those that a client owns: they cost nothing more."""
+    evaluated: list[int] = []
+    original = PredictionCache.predictions
+
+    def counting(cache: PredictionCache, rows: Any, *args: Any) -> Any:
+        evaluated.append(int((~cache._computed[rows]).sum()))
+        return original(cache, rows, *args)
+
+    monkeypatch.setattr(PredictionCache, "predictions", counting)
+    totals = []
+    for test in ("owned", BOTH):
+        evaluated.clear()
+        finished(one(test), tmp_path)
+        totals.append(sum(evaluated))
+    assert totals[0] == totals[1] > 0
+
+
 def test_a_client_without_test_samples_of_one_kind_is_evaluated_on_the_others() -> None:
     """There is no test sample of class 1: client 1, which has nothing else, owns none."""
     x, y = np.eye(8, dtype=np.float32), np.array([0, 0, 0, 0, 1, 1, 1, 1])
@@ -167,6 +188,12 @@ def test_lists_that_make_no_sense_are_refused(data: dict[str, Any], reason: str)
 
 
 # What is shown
+
+
+def test_the_examples_are_right() -> None:
+    for module in (tested_on, rounds_module):
+        done = doctest.testmod(module)
+        assert done.attempted > done.failed == 0
 
 
 def test_the_kinds_of_a_run_are_those_of_its_settings() -> None:
