@@ -60,18 +60,18 @@ RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-_LATER: Final = "later"  # in the metadata of a field
+LATER: Final = {"later": True}  # the metadata of a field that results were stored without
 
 
 def later(default: Any) -> Any:
     """A setting that results were stored without: at its default it is left out of the content of a run."""
-    return field(default=default, metadata={_LATER: True})
+    return field(default=default, metadata=LATER)
 
 
 def content(settings: Any) -> Any:
     """Settings as plain values, for the content of a run."""
     if is_dataclass(settings):
-        stored = [f for f in fields(settings) if _LATER not in f.metadata or getattr(settings, f.name) != f.default]
+        stored = [f for f in fields(settings) if not f.metadata.get("later") or getattr(settings, f.name) != f.default]
         return {f.name: content(getattr(settings, f.name)) for f in stored}
     if isinstance(settings, Mapping):
         return {key: content(value) for key, value in settings.items()}

@@ -77,6 +77,7 @@ class CFL(Algorithm):
         return replace(
             state,
             models=np.vstack([state.models, state.models[k]]),
+            class_shares=None if state.class_shares is None else np.vstack([state.class_shares, state.class_shares[k]]),
             cluster_of={**state.cluster_of, **dict.fromkeys(leaving, len(state.models))},
             updates=updates_left,
         )

@@ -24,6 +24,8 @@ class IFCA(Algorithm):
 
     clusters: PositiveInt = 2
 
+    shared = "models"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.aggregation.clip_norm is not None:
@@ -47,6 +49,9 @@ class IFCA(Algorithm):
         super().check_upload(model, down, up)
         if not 0 <= (choice := int(up["choice"][0])) < len(down["models"]):
             raise InvalidReplyError(f"chose model {choice} of {len(down['models'])}")
+
+    def trained_row(self, state: State, upload: Upload) -> int:  # noqa: ARG002 - the client has chosen it
+        return int(upload.content["choice"][0])
 
     def aggregate(self, state: State, uploads: Sequence[Upload]) -> State:
         chosen = {u.client: int(u.content["choice"][0]) for u in uploads}

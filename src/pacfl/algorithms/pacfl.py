@@ -58,6 +58,13 @@ class PACFL(Algorithm):
         elif self.signature_noise != "secret":
             raise ConfigError("PACFL.signature_noise without signature_epsilon: signatures have no noise; give both")
 
+    def no_label_prior(self) -> str | None:
+        if self.signature_epsilon is not None:
+            return (
+                "signature-epsilon promises privacy to every sample, and class counts would be uploaded without noise"
+            )
+        return super().no_label_prior()
+
     def init_server(self, model: Model) -> PACFLState:
         return PACFLState(np.empty((0, len(model.initial)), dtype=np.float32), initial=model.initial)
 

@@ -22,6 +22,9 @@ class LocalOnly(Algorithm):
         if self.aggregation != Aggregation():
             raise ConfigError("solo sends nothing that could be aggregated; leave out aggregation for it")
 
+    def no_label_prior(self) -> str | None:
+        return "solo sends no model whose label prior could differ from that of a client"
+
     def init_server(self, model: Model) -> State:
         return State(np.empty((0, len(model.initial)), dtype=np.float32))  # no model is shared
 

@@ -30,6 +30,7 @@ class Experiment:
     setup: Setup
     schedule: Schedule
     normalise: Normalise = "auto"
+    notes: tuple[str, ...] = ()  # settings that were left out because they cannot apply, in sentences
 
     @property
     def normalisation(self) -> tuple[Normalisation, ...]:
@@ -145,6 +146,8 @@ def execute(
     outcome = summary.result(folder.records(), ending.n_rounds)
     if ending.after is not None:
         outcome["ended_after"] = ending.after
+    if experiment.notes:
+        outcome["notes"] = list(experiment.notes)
     result = {**identity, **outcome, "seconds": round(spent + clock() - started, 3)}
     folder.finish(result)
     yield result

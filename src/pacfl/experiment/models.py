@@ -8,6 +8,7 @@ from typing import Any
 from pacfl.errors import StoreError
 from pacfl.experiment.store import RunFolder, RunStore
 from pacfl.federation.client_side import ClientSide, Setup
+from pacfl.federation.label_prior import sent
 from pacfl.federation.local import one_thread
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.schedule import RoundPlan
@@ -57,7 +58,7 @@ def final_models(
 ) -> StoredModels:
     """The models after the last of the planned rounds, from the server's state and the clients' memory."""
     clients = sorted(state.cluster_of)
-    downloads = {c: dict(side.algorithm.download(state, c)) for c in clients}
+    downloads = {c: dict(sent(side.algorithm, state, c)) for c in clients}
     evaluated_in = dict.fromkeys(clients, 0)
     for t, plan in enumerate(plans):
         evaluated_in |= dict.fromkeys(plan.evaluated, t)

@@ -129,6 +129,11 @@ class Result:
         return int(self._outcome["bytes_up"])
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Settings that were left out because they cannot apply, in sentences."""
+        return tuple(self._outcome.get("notes", ()))
+
+    @property
     def seconds(self) -> float:
         """How long the run took."""
         return float(self._outcome["seconds"])

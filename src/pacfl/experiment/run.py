@@ -33,6 +33,7 @@ from pacfl.experiment.models import LoadedModels, stored_models
 from pacfl.experiment.store import RunFolder, data_digest, owned
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import ClientIndices, Pool, Setup
+from pacfl.federation.label_prior import settled
 from pacfl.federation.local import LocalBackend
 from pacfl.federation.rounds import Backend
 from pacfl.federation.schedule import Schedule
@@ -112,6 +113,7 @@ def build(run: Run, data: Path | None = None) -> Experiment:
         run.metrics,
         run.data.normalise,
         run.model.batch_norm,
+        label_prior_required=run.algorithm.get("label_prior") is True,
     )
 
 
@@ -128,17 +130,23 @@ def assemble(
     metrics: tuple[str, ...] = (),
     normalise: Normalise = "auto",
     batch_norm: BatchNorm = "averaged",
+    *,
+    label_prior_required: bool = False,
 ) -> Experiment:
-    """Data, model, algorithm and schedule together, each checked against the others before anything is run."""
+    """Data, model, algorithm and schedule together, each checked against the others before anything is run.
+
+    label_prior_required: refuse a label prior that cannot apply even if it is the algorithm's default.
+    """
     check_device(device)
     loss = _fitting_loss(learning.loss, dataset)
     pool = prepare(dataset, divided, normalise)
     shape = _input_shape(pool.train.x)
     model = as_model(lambda: net(shape), seed, batch_norm)
     n_outputs = check_outputs(model.build(), pool.train, dataset.n_classes, loss)
+    algorithm, note = settled(algorithm, model, learning.loss, pool.train.x, required=label_prior_required)
     setup = Setup(algorithm, model, pool, learning, seed, device, engine, evaluation.normalise(metrics, loss.targets))
     setup.scored_by.check(n_outputs)
-    experiment = Experiment(dataset, divided, setup, schedule, normalise)
+    experiment = Experiment(dataset, divided, setup, schedule, normalise, notes=(note,) if note else ())
     try:
         experiment.plans  # noqa: B018 - computed once, and checked
     except ConfigError as error:

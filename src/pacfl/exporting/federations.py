@@ -44,6 +44,11 @@ class FederationModels:
         known = {str(c): k for c, k in cluster_of.items()}
         if client not in known:
             raise DataError(f"{self.folder.path}: has no client {client!r}; there are {', '.join(list(known)[:20])}")
+        if self.state.class_shares is not None:
+            raise DataError(
+                f"{self.folder.path}: the model of a client is corrected for its class shares (label-prior) at its "
+                "site, where it is delivered; leave out --client for the models of the clusters"
+            )
         k = known[client]
         yield ModelOf(f"client-{client}", self.model.module(models[k]), self.preprocessing, k, client)
 

@@ -153,6 +153,11 @@ def _chosen(path: Path, manifest: Manifest, cluster: int | None, client: str | N
             raise DataError(f"{path}: knows no client {client!r}; there are {_listed(manifest.clients)}")
         of_client = [file for file in files if file.client == client]
         of_cluster = [file for file in files if file.client is None and file.cluster == own.get("cluster")]
+        if not of_client and own.get("label_prior"):
+            raise DataError(
+                f"{path}: has models of clusters, and that of client {client!r} was corrected for its class shares "
+                f"(label-prior); export it with --client {client}, or choose --cluster {own.get('cluster')}"
+            )
         files = of_client or [file for file in of_cluster if file.source is None or file.source in own["sources"]]
     if len(files) != 1:
         names = ", ".join(file.file for file in manifest.files)

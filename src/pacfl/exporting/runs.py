@@ -21,6 +21,7 @@ from pacfl.exporting.architecture import build_architecture
 from pacfl.exporting.card import CardFacts, privacy_spent, scores_of
 from pacfl.exporting.folder import Manifest, ModelOf
 from pacfl.exporting.formats import FormatName
+from pacfl.federation.label_prior import CLASS_SHARES
 from pacfl.federation.message import ClientId
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.model import Model, Vector, as_model
@@ -93,13 +94,16 @@ class RunModels:
     def cluster_of(self) -> dict[ClientId, int] | None:
         """The cluster whose model each client receives; None if some client receives no model of a cluster.
 
-        Clients of some algorithms share a part of the weights, or none, or choose among the clusters.
+        Clients of some algorithms share a part of the weights, or none, or choose among the clusters. Where the label
+        prior is corrected, a client's model is that of its cluster but for the output bias.
         """
         found = {}
+        bias = self.model.output_bias or slice(0, 0)
         for client, w in self.stored.received.items():
             own, models = self.stored.cluster_of[client], self.stored.models
             rows = [own, *range(len(models))] if own < len(models) else range(len(models))
-            k = next((k for k in rows if models[k] is w or np.array_equal(models[k], w)), None)
+            but = bias if CLASS_SHARES in self.stored.downloads[client] else slice(0, 0)
+            k = next((k for k in rows if models[k] is w or _same_but(models[k], w, but)), None)
             if k is None:
                 return None
             found[client] = k
@@ -118,10 +122,16 @@ class RunModels:
         return {
             self._name(c): {
                 "cluster": clusters.get(c),
+                **({"label_prior": True} if self._corrected(c) else {}),
                 **({"sources": self.interface.sources([c])} if several else {}),
             }
             for c in self.stored.cluster_of
         }
+
+    def _corrected(self, client: ClientId) -> bool:
+        """Whether the client's model is that of its cluster with the label prior corrected."""
+        k = (self.cluster_of or {}).get(client)
+        return k is not None and not np.array_equal(self.stored.models[k], self.stored.received[client])
 
     @property
     def _hash(self) -> str:
@@ -195,6 +205,13 @@ def model_description(run: Run, interface: ModelInterface) -> dict[str, Any]:
     image = shape if len(shape) == 3 else (1, 1, shape[0])
     options = {key: value for key, value in run.content()["model"].items() if key != "name"}
     return {"name": run.model.name, "options": options, "shape": list(image), "outputs": len(interface.outputs)}
+
+
+def _same_but(one: Vector, other: Vector, but: slice) -> bool:
+    """Whether two models have the same weights, a slice of them aside."""
+    if one.shape != other.shape:
+        return False
+    return np.array_equal(one[: but.start], other[: but.start]) and np.array_equal(one[but.stop :], other[but.stop :])
 
 
 OUTPUTS: Final[Mapping[str, str]] = {

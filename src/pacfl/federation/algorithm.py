@@ -9,13 +9,22 @@ from numpy.typing import NDArray
 
 from pacfl.errors import ConfigError
 from pacfl.federation.aggregation import Aggregation, Start, centre
-from pacfl.federation.checks import ArraySpec, ArraySpecs, check_arrays, check_norms, dummy_context
+from pacfl.federation.checks import (
+    CLASS_COUNTS,
+    ArraySpec,
+    ArraySpecs,
+    check_arrays,
+    check_class_counts,
+    check_norms,
+    class_count_specs,
+    dummy_context,
+)
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.private import Promise
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.settings import LocalTraining
-from pacfl.settings import check
+from pacfl.settings import LATER, check
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +33,9 @@ class State:
 
     models: NDArray[np.float32]  # (k, d)
     cluster_of: Mapping[ClientId, int] = field(default_factory=dict)
+    # (rows, classes) of the samples that models were last trained on, with label_prior. Rows of 0, and of models
+    # beyond the last row: not trained yet. Whoever copies a model copies its row.
+    class_shares: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
 
 S = TypeVar("S", bound=State)
@@ -43,10 +55,13 @@ class Algorithm:
     """FedAvg inside each cluster. Fields of subclasses are their hyper-parameters, and annotated with their bounds.
 
     aggregation: how uploads are averaged. Whoever averages otherwise than by `cluster_mean` or `mean` refuses others.
+    label_prior: whether clients correct the received model for their own class shares (`federation/label_prior.py`).
     """
 
     aggregation: Aggregation = field(default=Aggregation(), kw_only=True)
+    label_prior: bool = field(default=False, kw_only=True, metadata=LATER)
 
+    shared: ClassVar[str] = "w"  # in a download: the model (d,), its last layers, or several models (k, d)
     public_uploads: ClassVar[tuple[str, ...]] = ()  # uploaded arrays that reveal at most the number of samples
 
     def __init_subclass__(cls) -> None:
@@ -54,6 +69,16 @@ class Algorithm:
 
     def __post_init__(self) -> None:
         check(self)
+        own = next(f for f in fields(self) if f.name == "label_prior")
+        # A default that does not apply is left out with a sentence in the result, where the run is assembled
+        if self.label_prior and not own.default and (why := self.no_label_prior()):
+            raise ConfigError(f"label-prior = true: {why}; leave out label-prior")
+
+    def no_label_prior(self) -> str | None:
+        """Why these settings exclude the label prior, whatever the model and the data; None if they do not."""
+        if self.aggregation.clip_norm is not None:
+            return "clip-norm hides updates, and class counts would be uploaded beside them as they are"
+        return None
 
     def check_training(self, learning: LocalTraining) -> None:
         """Refuse a way of training that the method's formulas do not cover."""
@@ -82,6 +107,10 @@ class Algorithm:
         """Take the uploads of a round into account; there may be none."""
         return cluster_mean(state, uploads, self.aggregation)
 
+    def trained_row(self, state: Any, upload: Upload) -> int:
+        """The row of models that an upload is averaged into."""
+        return int(state.cluster_of[upload.client])
+
     # The server's checks, which raise InvalidReplyError
 
     def profile_specs(self, model: Model) -> ArraySpecs:
@@ -100,6 +129,9 @@ class Algorithm:
 
     def check_upload(self, model: Model, down: Message, up: Message) -> None:
         """Refuse an upload that does not fit, is not finite, or is implausibly large."""
+        if self.label_prior:
+            check_class_counts(up, class_count_specs(model))
+            up = {name: array for name, array in up.items() if name != CLASS_COUNTS}
         check_arrays(up, self.upload_specs(model, down))
         check_norms(up, model)
 

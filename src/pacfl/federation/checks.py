@@ -13,6 +13,7 @@ from pacfl.learning.client_context import ClientContext, LocalTraining, Samples
 from pacfl.learning.model import Model, Vector
 
 LARGEST_NORM: Final = 1e3  # of an array in a reply, relative to the initial model
+CLASS_COUNTS: Final = "class_counts"  # in an upload: how many training samples the client has of each class
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,24 @@ def check_norms(message: Message, model: Model) -> None:
         norm = float(np.linalg.norm(array.astype(np.float64)))
         if norm > limit:
             raise InvalidReplyError(f"{name!r} has norm {norm:.3g}, expected at most {limit:.3g}")
+
+
+def class_count_specs(model: Model) -> ArraySpecs:
+    """The array that an upload also has where the label prior is corrected."""
+    place = model.output_bias
+    return {} if place is None else {CLASS_COUNTS: ArraySpec((place.stop - place.start,), "i")}
+
+
+def check_class_counts(up: Message, specs: ArraySpecs, size: int | None = None) -> None:
+    """Refuse class counts that are none, or not those of as many samples as the client claims to have."""
+    check_arrays({name: array for name, array in up.items() if name in specs}, specs)
+    counts = up[CLASS_COUNTS]
+    if counts.min() < 0:
+        raise InvalidReplyError(f"{CLASS_COUNTS!r} has {counts.min()} samples of a class")
+    total = sum(counts.tolist())  # of integers without bounds: forged ones may overflow
+    if total != size if size is not None else total < 1:
+        expected = "1 or more" if size is None else f"the {size:,} that it claims to have"
+        raise InvalidReplyError(f"{CLASS_COUNTS!r} are of {total:,} samples, expected {expected}")
 
 
 def dummy_context(model: Model) -> ClientContext:

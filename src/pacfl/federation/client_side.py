@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pacfl.errors import ConfigError, DivergedError
 from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.label_prior import corrected, counted
 from pacfl.federation.local_layers import LocalLayers
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.private import private_upload
@@ -115,17 +116,23 @@ class ClientSide:
         if aggregation.clip_norm is not None:
             start, public = self.algorithm.upload_start(down), self.algorithm.public_uploads
             up = private_upload(context, up, start, public, aggregation)
+        if self.algorithm.label_prior:
+            up = {**up, **counted(context)}
         return up, layers.remembered(after), recorder.last
 
     def received(self, t: int, client: ClientId, down: Message, memory: Message) -> Vector:
-        """The model as the client receives it."""
+        """The model as the client receives it, its label prior corrected where that is asked for."""
         layers = LocalLayers(self._trainer, self.model, memory)
-        return layers.complete(self.algorithm.receive(self._context(t, client, layers), down, layers.memory))
+        context = self._context(t, client, layers)
+        down = corrected(self.algorithm, context, down)
+        return layers.complete(self.algorithm.receive(context, down, layers.memory))
 
     def personal(self, t: int, client: ClientId, down: Message, memory: Message) -> Vector:
-        """The model after the algorithm's own personalisation."""
+        """The model after the algorithm's own personalisation, which starts from the received model."""
         layers = LocalLayers(self._trainer, self.model, memory)
-        return layers.complete(self.algorithm.personalise(self._context(t, client, layers), down, layers.memory))
+        context = self._context(t, client, layers)
+        down = corrected(self.algorithm, context, down)
+        return layers.complete(self.algorithm.personalise(context, down, layers.memory))
 
     def evaluate(
         self,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pacfl.federation.algorithm import Algorithm, Upload
+from pacfl.federation.label_prior import noted, sent
 from pacfl.federation.message import ClientId, Message, nbytes
 from pacfl.federation.schedule import RoundPlan
 from pacfl.learning.model import Vector
@@ -105,10 +106,10 @@ def rounds(
             clients.refuse(t, refused)
             profiles = {c: profile for c, profile in profiles.items() if c not in refused}
         state = algorithm.admit(state, profiles) if profiles else state
-        downloads = {c: algorithm.download(state, c) for c in plan.sampled if c in state.cluster_of}
+        downloads = {c: sent(algorithm, state, c) for c in plan.sampled if c in state.cluster_of}
         uploads = clients.train(t, downloads, plan.lost) if downloads else []
-        state = algorithm.aggregate(state, uploads)
-        evaluated = {c: algorithm.download(state, c) for c in plan.evaluated if c in state.cluster_of}
+        state = algorithm.aggregate(noted(algorithm, state, uploads), uploads)
+        evaluated = {c: sent(algorithm, state, c) for c in plan.evaluated if c in state.cluster_of}
         scores = clients.evaluate(t, evaluated, plan.personal, plan.fine_tune) if evaluated else {}
         bytes_down = sum(nbytes(d) for d in downloads.values())
         bytes_up = sum(map(nbytes, profiles.values())) + sum(nbytes(u.content) for u in uploads)

@@ -11,6 +11,7 @@ from flwr.serverapp import Grid
 
 from pacfl.errors import InvalidReplyError
 from pacfl.federation.algorithm import Algorithm, Upload
+from pacfl.federation.checks import check_class_counts, class_count_specs
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score, Scores
 from pacfl.flower import wire
@@ -78,6 +79,8 @@ class FlowerBackend:
             up = wire.unpack(content, largest[client])
             self.algorithm.check_upload(self.model, downloads[client], up)
             size = check_size(wire.about(content).get("size"))
+            if self.algorithm.label_prior:
+                check_class_counts(up, class_count_specs(self.model), size)
             self.piggybacked[client] = wire.scores(content, self.metrics)
             return Upload(client, size, up)
 
@@ -100,7 +103,11 @@ class FlowerBackend:
         """The bytes of each client's upload, at most: the same for downloads of the same shapes."""
         shapes = {c: tuple((name, array.shape) for name, array in down.items()) for c, down in downloads.items()}
         example = {shape: downloads[c] for c, shape in shapes.items()}
-        largest = {s: largest_upload(self.algorithm.upload_specs(self.model, down)) for s, down in example.items()}
+        counts = class_count_specs(self.model) if self.algorithm.label_prior else {}
+        largest = {
+            s: largest_upload({**self.algorithm.upload_specs(self.model, down), **counts})
+            for s, down in example.items()
+        }
         return {c: largest[shape] for c, shape in shapes.items()}
 
     def _query(

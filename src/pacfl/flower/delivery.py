@@ -14,6 +14,7 @@ from pacfl.errors import MissingLibraryError, ModelError
 from pacfl.exporting.folder import Manifest, ModelOf, write_folder
 from pacfl.exporting.formats import FormatName
 from pacfl.federation.client_side import ClientSide
+from pacfl.federation.label_prior import CLASS_SHARES
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score
 from pacfl.learning.client_context import SampleSubset
@@ -72,7 +73,7 @@ def deliver(
     )
     for form in FORMATS:
         try:
-            card = _card(manifest, t, preprocessing, scores)
+            card = _card(manifest, t, preprocessing, scores, CLASS_SHARES in down)
             write_folder(models, replace(manifest, format=form), card, folder, force=True)
         except (ModelError, MissingLibraryError) as error:
             log.warning("%s: %s", folder, error)
@@ -81,12 +82,15 @@ def deliver(
     return False
 
 
-def _card(manifest: Manifest, t: int, preprocessing: Preprocessing, scores: Mapping[str, Score]) -> str:
+def _card(
+    manifest: Manifest, t: int, preprocessing: Preprocessing, scores: Mapping[str, Score], label_prior: bool
+) -> str:
     """The model card, with what a site knows of the federation."""
+    corrected = ", corrected for the class shares of this site's training samples" if label_prior else ""
     rows = "".join(f"| {protocol} | {score.primary:.4f} | {score.loss:.4f} |\n" for protocol, score in scores.items())
     return f"""# Models of federation {manifest.data}
 
-The model of this site's cluster (`cluster`), and the one personalised for this site (`personal`), trained by
+The model of this site's cluster (`cluster`{corrected}), and the one personalised for this site (`personal`), trained by
 {manifest.algorithm} with pacfl {manifest.pacfl}, as of round {t + 1}. They take samples of shape
 {preprocessing.described()}, as load_data of this site returns them, and have {len(manifest.outputs)} outputs
 ({manifest.targets}).

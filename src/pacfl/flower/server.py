@@ -17,6 +17,7 @@ from pacfl.errors import StoreError
 from pacfl.experiment.config import Run
 from pacfl.experiment.store import RunFolder, owned
 from pacfl.experiment.summary import record
+from pacfl.federation.label_prior import settled
 from pacfl.federation.message import ClientId
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import RoundPlan
@@ -51,7 +52,10 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
     """Run all remaining rounds."""
     checkpoint = _load_checkpoint(folder, run)
     start = int(checkpoint.get("round", 0))
-    algorithm, model = run.build_algorithm(), load_model(deployment.task, run)
+    model, required = load_model(deployment.task, run), run.algorithm.get("label_prior") is True
+    algorithm, note = settled(run.build_algorithm(), model, run.learning.loss, required=required)
+    if note:
+        log.warning("%s", note)
     metrics = Metrics(find_loss(run.learning.loss).targets, run.metrics)
     registry = ClientRegistry(dict(checkpoint.get("clients", {})))
     backend = FlowerBackend(

@@ -18,6 +18,7 @@ from torch import nn
 from pacfl.errors import ConfigError, DataError
 from pacfl.experiment.config import Run
 from pacfl.federation.client_side import ClientIndices, ClientSide, Pool, Setup
+from pacfl.federation.label_prior import inapplicable, settled
 from pacfl.federation.message import ClientId
 from pacfl.flower import settings
 from pacfl.learning.client_context import Samples
@@ -61,11 +62,14 @@ def load_client(context: Context, federation: str, client: ClientId) -> tuple[Cl
     memory = Path(str(context.node_config.get("memory", DEFAULT_MEMORY))).expanduser()
     tokens = any(isinstance(layer, nn.Embedding | nn.EmbeddingBag) for layer in model.build().modules())
     pool = site.pool(client, find_loss(run.learning.loss).targets, tokens)
+    required = run.algorithm.get("label_prior") is True
+    algorithm, _ = settled(run.build_algorithm(), model, run.learning.loss, required=required)
+    if algorithm.label_prior and (why := inapplicable(model, run.learning.loss, pool.train.x)):
+        raise ConfigError(f"label-prior: {why}; set algorithm.label-prior = false")  # the server expects class counts
     # Compiling does not pay in a process that handles one message
     engine = "eager" if run.engine == "auto" else run.engine
-    return ClientSide(
-        Setup(run.build_algorithm(), model, pool, run.learning, run.seed, run.device, engine, run.metrics)
-    ), memory
+    setup = Setup(algorithm, model, pool, run.learning, run.seed, run.device, engine, run.metrics)
+    return ClientSide(setup), memory
 
 
 def load_model(task: str, run: Run) -> Model:

@@ -37,6 +37,7 @@ class Model:
     statistics: NDArray[np.bool_]  # (d,) running statistics, which no gradient changes
     local: NDArray[np.bool_]  # (d,) what stays at every client: normalisation with statistics, if it is local
     least_batch: int = 1  # samples in a batch of training: a single one has no batch statistics
+    output_bias: slice | None = None  # of the last nn.Linear, if it has one of its own: a shift of all its outputs
 
     def build(self) -> "nn.Module":
         """The module; what it draws at random is the same every time."""
@@ -90,7 +91,8 @@ def as_model(architecture: Callable[[], "nn.Module"], seed: int, batch_norm: Bat
         )
     local = _marked(module, lambda layer, _: batch_norm == "local" and has_statistics(layer))
     batches = any(isinstance(layer, _BatchNorm) and has_statistics(layer) for layer in module.modules())
-    return Model(architecture, seed, _vector(module), layers, statistics, local, 2 if batches else 1)
+    bias = _output_bias(module)
+    return Model(architecture, seed, _vector(module), layers, statistics, local, 2 if batches else 1, bias)
 
 
 def slots(module: "nn.Module") -> "Iterator[tuple[nn.Module, str, Tensor]]":
@@ -106,6 +108,25 @@ def slots(module: "nn.Module") -> "Iterator[tuple[nn.Module, str, Tensor]]":
                 yield layer, name, p
         if has_statistics(layer):
             yield from ((layer, name, layer.get_buffer(name)) for name in STATISTICS)
+
+
+def ends_in_linear(module: "nn.Module", x: NDArray[Any]) -> bool:
+    """Whether the outputs are those of the last nn.Linear as it is: nothing follows it, and it is used only once.
+
+    x: samples, of which one is sent through.
+    """
+    import torch
+
+    last = _last_linear(module)
+    returned: list[Any] = []
+    hook = last.register_forward_hook(lambda *call: returned.append(call[-1])) if last is not None else None
+    try:
+        with torch.no_grad():
+            outputs = module.eval()(torch.tensor(x[:1]))
+    finally:
+        if hook is not None:
+            hook.remove()
+    return len(returned) == 1 and returned[0] is outputs
 
 
 def has_statistics(layer: "nn.Module") -> bool:
@@ -131,6 +152,23 @@ def _vector(module: "nn.Module") -> Vector:
 def _marked(module: "nn.Module", chosen: Callable[["nn.Module", str], bool]) -> NDArray[np.bool_]:
     """Which places of the vector are those of chosen slots: (d,)."""
     return np.concatenate([np.full(tensor.numel(), chosen(layer, name)) for layer, name, tensor in slots(module)])
+
+
+def _last_linear(module: "nn.Module") -> "nn.Linear | None":
+    from torch.nn import Linear
+
+    return next((layer for layer in reversed(list(module.modules())) if isinstance(layer, Linear)), None)
+
+
+def _output_bias(module: "nn.Module") -> slice | None:
+    """Where the vector has the bias of the last nn.Linear; None if it has none, or shares it with another layer."""
+    last, start = _last_linear(module), 0
+    for layer, name, tensor in slots(module):
+        if layer is last and name == "bias":
+            owners = [own for own in module.modules() for p in own.parameters(recurse=False) if p is tensor]
+            return slice(start, start + tensor.numel()) if len(owners) == 1 else None
+        start += tensor.numel()
+    return None
 
 
 def _layers(module: "nn.Module") -> dict[str, slice]:
