@@ -1,9 +1,9 @@
 """Whose class shares does a shared model have? `python -m studies.label_prior [--data FOLDER] [--seeds 2]`.
 
 The label prior corrects a model for the samples that it was trained on. FedAvg is trained once in each case, and the
-received models are corrected with the shares of the last round, of all rounds together, and of a mean that halves the
-weight of a round with every later one. Accuracies are on samples that clients hold out of their training samples:
-no test sample is used.
+received models are corrected with the shares of the last round alone, with those that pacfl uses, where the model as
+sent counts as one more client of each round, and with those of all rounds together. Accuracies are on samples that
+clients hold out of their training samples: no test sample is used.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pacfl.experiment.config import Run, expand
 from pacfl.experiment.run import build
 from pacfl.federation.client_side import ClientSide, Pool
-from pacfl.federation.label_prior import class_counts, prior_shift
+from pacfl.federation.label_prior import class_counts, prior_shift, remembered
 from pacfl.federation.local import LocalBackend, LocalClients
 from pacfl.federation.rounds import rounds
 from pacfl.learning.client_context import SampleSubset
@@ -30,7 +30,7 @@ SCHEMES: Final[Mapping[str, Mapping[str, Any]]] = {
     "label skew 20 %": {"kind": "label-skew", "share": 0.2},
 }
 TRAININGS: Final = ((15, 0.01), (5, 0.01), (1, 0.01), (1, 0.001))  # local epochs, learning rate
-COLUMNS: Final = ("not corrected", "last round", "half-life of one round", "all rounds")
+COLUMNS: Final = ("not corrected", "last round", "the model as one more client", "all rounds")
 
 
 def described(scheme: str, epochs: int, lr: float, seed: int) -> Run:
@@ -53,14 +53,14 @@ def accuracies(run: Run, data: Path | None) -> Iterator[list[float]]:
     experiment = build(run, data)
     pool, algorithm = experiment.setup.pool, experiment.setup.algorithm
     counts = [class_counts(pool.train.y[own.train], N_CLASSES) for own in pool.client_indices]
-    total, halved = np.zeros(N_CLASSES), np.zeros(N_CLASSES)
+    total, ours = np.zeros(N_CLASSES), np.zeros(N_CLASSES)
     with LocalBackend().connect(experiment.setup) as clients:
         state = algorithm.init_server(experiment.setup.model)
         for done in rounds(algorithm, clients, state, experiment.plans[:N_ROUNDS]):
             last = np.sum([counts[c] for c in done.plan.sampled], axis=0).astype(np.float64)
-            total, halved = total + last, halved / 2 + last / last.sum()
+            total, ours = total + last, remembered(ours, last / last.sum(), len(done.plan.sampled))
             if done.t + 1 in EVALUATED:
-                shares = [None, *(one / one.sum() for one in (last, halved, total))]
+                shares = [None, *(one / one.sum() for one in (last, ours, total))]
                 yield corrected(clients, pool, counts, done.state.models[0], shares)
 
 

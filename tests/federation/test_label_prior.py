@@ -153,7 +153,7 @@ def test_class_counts_and_shares_are_billed(name: str) -> None:
 
 
 @every
-def test_the_server_has_the_shares_of_the_samples_of_the_last_round(name: str) -> None:
+def test_the_server_has_the_shares_of_the_round_with_the_model_as_one_more_client(name: str) -> None:
     before, last = run(name, True)[1:3]
     for k, shares in enumerate(last.state.class_shares):
         if name == "ifca":
@@ -162,7 +162,12 @@ def test_the_server_has_the_shares_of_the_samples_of_the_last_round(name: str) -
             members = [c for c in last.plan.sampled if before.state.cluster_of[c] == k]
         if members:
             total = sum(counts_of(c) for c in members)
-            np.testing.assert_allclose(shares, total / total.sum(), rtol=1e-12)
+            old = before.state.class_shares
+            known = k < len(old) and old[k].any()
+            expected = (
+                (old[k] + len(members) * total / total.sum()) / (len(members) + 1) if known else total / total.sum()
+            )
+            np.testing.assert_allclose(shares, expected, rtol=1e-12)
 
 
 def test_a_federation_of_one_is_not_corrected() -> None:
@@ -224,7 +229,9 @@ def test_every_model_of_ifca_is_corrected_by_its_own_shares() -> None:
     assert down[CLASS_SHARES].shape == (2, CLASSES)
     up: Message = {"choice": np.array([1]), "w": model().initial, "class_counts": counts_of(0)}
     after = noted(algorithm, state, [Upload(0, 21, up)])
-    np.testing.assert_allclose(after.class_shares, [np.eye(1, CLASSES)[0], counts_of(0) / 21])
+    np.testing.assert_allclose(
+        after.class_shares, [np.eye(2, CLASSES)[0], (np.eye(2, CLASSES)[1] + counts_of(0) / 21) / 2]
+    )
 
 
 def test_halves_of_a_split_cluster_have_the_shares_of_the_whole() -> None:
@@ -359,6 +366,22 @@ def test_a_default_that_cannot_apply_is_left_out_and_the_result_says_so() -> Non
 
 def test_a_default_that_applies_stays() -> None:
     assert settled(Default(), model(), "cross-entropy", pool().train.x) == (Default(), None)
+
+
+def test_an_output_bias_that_is_not_shared_is_refused() -> None:
+    class Reversed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last, self.first = nn.Linear(4, 2), nn.Conv1d(1, 1, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            outputs: Tensor = self.last(self.first(x[:, None])[:, 0])
+            return outputs
+
+    net, x = as_model(Reversed, 0), np.zeros((1, 4), np.float32)
+    assert settled(LGFedAvg(shared_layers=2, label_prior=True), net, "cross-entropy", x)[1] is None
+    with pytest.raises(ConfigError, match="not among the 2 last weights"):
+        settled(LGFedAvg(shared_layers=1, label_prior=True), net, "cross-entropy", x)
 
 
 # Hostile clients

@@ -111,6 +111,6 @@ def _scores(by_metric: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
         return "The models were not evaluated."
     heading = ["| metric | model | mean over clients | standard deviation | worst tenth |", "|---|---|---|---|---|"]
     return "\n".join([*heading, *rows]) + (
-        "\n\nOn the test samples of each client. *received*: the model as its cluster has it. *last-trained*: as the "
-        "client last trained it. *personal*: after the personalisation of the method at the client."
+        "\n\nOn the test samples of each client. *received*: the model as the client receives it. *last-trained*: as "
+        "the client last trained it. *personal*: after the personalisation of the method at the client."
     )

@@ -33,8 +33,8 @@ class State:
 
     models: NDArray[np.float32]  # (k, d)
     cluster_of: Mapping[ClientId, int] = field(default_factory=dict)
-    # (rows, classes) of the samples that models were last trained on, with label_prior. Rows of 0, and of models
-    # beyond the last row: not trained yet. Whoever copies a model copies its row.
+    # (rows, classes) of the samples that models were trained on, with label_prior. Rows of 0, and of models beyond the
+    # last row: not trained yet. Whoever copies a model copies its row.
     class_shares: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
 

@@ -74,15 +74,23 @@ def trained_shares(uploads: Sequence[Upload], rule: Rule) -> Floats:
     return shares
 
 
+def remembered(before: Floats, of_round: Floats, n_uploads: int) -> Floats:
+    """Class shares of a model after a round: those before, those of the round's samples (C,), and how many uploads.
+
+    Local epochs fit the prior of a model to the samples of the round, but classes that no client of the round has are
+    not forgotten at once. So the model as it was sent counts as one more client of average size: it has one part in
+    m + 1, and the m uploads have the others. `studies.label_prior` compares: the sum over all rounds remembers
+    too much, the last round alone too little.
+    """
+    shares: Floats = (before + n_uploads * of_round) / (n_uploads + 1) if before.any() else of_round
+    return shares
+
+
 # The server
 
 
 def noted(algorithm: Algorithm, state: Any, uploads: Sequence[Upload]) -> Any:
-    """The state with the class shares of the models that these uploads are about to change.
-
-    They are those of the last round in which a model was trained, not of all rounds. Its bias follows the samples of
-    the local epochs since the model was sent, and hardly remembers those of the rounds before.
-    """
+    """The state with the class shares of the models that these uploads are about to change."""
     if not algorithm.label_prior or not uploads:
         return state
     trained: dict[int, list[Upload]] = {}
@@ -92,7 +100,8 @@ def noted(algorithm: Algorithm, state: Any, uploads: Sequence[Upload]) -> Any:
     if state.class_shares is not None:
         shares[: len(state.class_shares)] = state.class_shares
     for row, members in trained.items():
-        shares[row] = trained_shares(members, algorithm.aggregation.rule)
+        of_round = trained_shares(members, algorithm.aggregation.rule)
+        shares[row] = remembered(shares[row], of_round, len(members))
     return replace(state, class_shares=shares)
 
 
@@ -122,12 +131,7 @@ def corrected(algorithm: Algorithm, context: ClientContext, down: Message) -> Me
     if shares is None:
         return down
     place, models = _bias(context.model), _models(algorithm, down)
-    cut = len(context.model.initial) - models.shape[-1]  # some algorithms send the last layers only
-    if place.start < cut:
-        raise ConfigError(
-            f"{type(algorithm).__name__} does not send the layer whose bias label-prior corrects; leave out "
-            "label-prior, or share more layers"
-        )
+    cut = _not_shared(context.model, models.shape[-1])
     place = slice(place.start - cut, place.stop - cut)
     counts = class_counts(context.train.y, shares.shape[-1])
     rows, priors = np.atleast_2d(models), np.atleast_2d(shares)
@@ -158,6 +162,8 @@ def settled(
     """
     why = algorithm.no_label_prior() or inapplicable(model, loss, x) if algorithm.label_prior else None
     if why is None:
+        if algorithm.label_prior:
+            _not_shared(model, algorithm.init_server(model).models.shape[-1])
         return algorithm, None
     if required or not default_of(type(algorithm)):
         raise ConfigError(f"label-prior = true: {why}; leave out label-prior")
@@ -186,6 +192,17 @@ def _bias(model: Model) -> slice:
     if model.output_bias is None:
         raise ConfigError("label-prior shifts the bias of the last nn.Linear of the model, which has none of its own")
     return model.output_bias
+
+
+def _not_shared(model: Model, n_shared: int) -> int:
+    """How many of the first weights clients do not share: some algorithms send the last layers only."""
+    cut = len(model.initial) - n_shared
+    if _bias(model).start < cut:
+        raise ConfigError(
+            f"label-prior corrects the bias of the last nn.Linear, and it is not among the {n_shared:,} last weights, "
+            "which are shared; leave out label-prior, or share more layers"
+        )
+    return cut
 
 
 def _models(algorithm: Algorithm, down: Message) -> NDArray[np.float32]:
