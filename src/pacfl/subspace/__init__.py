@@ -2,6 +2,7 @@
 
 from pacfl.subspace.agreement import adjusted_rand_index, match
 from pacfl.subspace.angles import principal_angles
+from pacfl.subspace.classes import ClassSignatures, class_signatures
 from pacfl.subspace.clustering import Clustering, GivenCut, assign_newcomers, cluster, evidence_of
 from pacfl.subspace.divergence import bhattacharyya, kl, mmd
 from pacfl.subspace.hierarchy import LINKAGES, Linkage, agglomerate, agglomerate_into
@@ -11,13 +12,18 @@ from pacfl.subspace.proximity import MEASURES, Measure, extend, newcomer_rows, p
 from pacfl.subspace.signature import RankWarning, SignatureStream, signature
 from pacfl.subspace.split_half import split_half_angles
 from pacfl.subspace.threshold import Choice, Cut, Evidence, choose_threshold
+from pacfl.subspace.together import COMPARES, ClientSignature, Compare, assign, cluster_clients
 
 __all__ = [
+    "COMPARES",
     "LINKAGES",
     "MEASURES",
     "Assignment",
     "Choice",
+    "ClassSignatures",
+    "ClientSignature",
     "Clustering",
+    "Compare",
     "Cut",
     "Evidence",
     "GivenCut",
@@ -29,10 +35,13 @@ __all__ = [
     "adjusted_rand_index",
     "agglomerate",
     "agglomerate_into",
+    "assign",
     "assign_newcomers",
     "bhattacharyya",
     "choose_threshold",
+    "class_signatures",
     "cluster",
+    "cluster_clients",
     "evidence_of",
     "extend",
     "kl",

@@ -8,11 +8,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pacfl.subspace.class_clustering import ClassClusters
 from pacfl.subspace.hierarchy import Labels, Linkage, agglomerate, check_proximity, cut, dendrogram, level_of
 from pacfl.subspace.newcomers import MergeSuggestion, place
 from pacfl.subspace.noise_scale import noise_scale, reference_scale, rescale_by_noise
 from pacfl.subspace.proximity import Measure, Signatures, extend
 from pacfl.subspace.threshold import Cut, Evidence, choose
+from pacfl.subspace.weighted import weighted_merges
 
 Array = NDArray[np.float64]
 
@@ -27,20 +29,50 @@ class Clustering:
     noise_scale: Array  # (n,) degrees of sampling noise
     reference_scale: float | None  # degrees, if the rescaled proximity is what is cut; None if the proximity itself
     threshold: float  # degrees
-    labels: Labels  # (n,)
+    labels: Labels  # (n,) from 0; -1 for clients that cannot be judged and join nobody
     evidence: dict[str, Any]  # of pacfl.subspace.Evidence, ready for JSON
+    classes: ClassClusters | None = None  # where classes were compared
+    inputs: "InputsCut | None" = None  # beside classes: how the same clients are cut by their inputs
 
     def distances(self) -> Array:
-        """The matrix that the threshold cuts."""
+        """The matrix that the threshold cuts, in degrees. Classes: pairs without evidence are shown at their noise."""
+        if self.classes is not None and self.reference_scale is not None:
+            ratios = np.where(self.classes.pairs.weights > 0, self.classes.pairs.ratios(), 1.0)
+            np.fill_diagonal(ratios, 0.0)
+            return ratios * self.reference_scale
         if self.reference_scale is None:
             return self.proximity
         return rescale_by_noise(self.proximity, self.noise_scale, self.reference_scale)
 
+    def merges(self) -> Array:
+        """The dendrogram in scipy's form, heights in degrees; what nothing connects is merged last."""
+        if self.classes is None or self.reference_scale is None:
+            return dendrogram(self.distances(), self.linkage)
+        tree = weighted_merges(self.classes.pairs)
+        highest = tree[np.isfinite(tree[:, 2]), 2].max(initial=1.0)
+        heights = np.where(np.isfinite(tree[:, 2]), tree[:, 2], highest) * self.reference_scale
+        return np.column_stack([tree[:, :2], heights, tree[:, 3]])
+
     def subset(self, clients: Sequence[int]) -> "Clustering":
         """The same clustering of some of the clients, by their positions."""
         rows = np.asarray(clients, dtype=np.intp)
-        square = self.proximity[np.ix_(rows, rows)]
-        return replace(self, proximity=square, noise_scale=self.noise_scale[rows], labels=self.labels[rows])
+        return replace(
+            self,
+            proximity=self.proximity[np.ix_(rows, rows)],
+            noise_scale=self.noise_scale[rows],
+            labels=self.labels[rows],
+            classes=None if self.classes is None else self.classes.subset(rows),
+            inputs=None if self.inputs is None else replace(self.inputs, labels=self.inputs.labels[rows]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class InputsCut:
+    """A cut of the proximity by inputs."""
+
+    threshold: float  # degrees
+    reference_scale: float | None
+    labels: Labels  # (n,)
 
 
 def cluster(
@@ -114,7 +146,8 @@ def assign_newcomers(
 ) -> tuple[Clustering, tuple[MergeSuggestion, ...]]:
     """The clustering with newcomers in it, and the merges of old clusters that they suggest. No other client moves.
 
-    old n × (features, p), new m × (features, q), split_half_angles of the new m × (splits,).
+    old n × (features, p), new m × (features, q), split_half_angles of the new m × (splits,). By inputs alone:
+    `pacfl.subspace.together.assign` compares classes too.
     """
     n = len(clustering.labels)
     proximity = extend(clustering.proximity, old, new, clustering.measure)

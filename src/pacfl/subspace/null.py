@@ -37,14 +37,14 @@ def null_limits(
         return np.ones(1), 1.0
     dimensions = int(np.clip(np.rint(2 / max(energies.var(), 1e-9)), 1, 1000))
     draws = (_null_draw(noise_scale, known, energies, dimensions, rng) for _ in range(SIMULATIONS))
-    highest = np.array([_highest(merges(ratio, linkage), n) for ratio in draws])
-    rate = error_rate / highest.shape[1]
-    limits = [_gumbel_limit(column[column > 0], rate) for column in highest.T]
+    maxima = np.array([highest(merges(ratio, linkage), n) for ratio in draws])
+    rate = error_rate / maxima.shape[1]
+    limits = [gumbel_limit(column[column > 0], rate) for column in maxima.T]
     # A class with too few merges has the limit of the one below it, which contains it
-    return np.fmin.accumulate(limits), float(np.median(highest[:, 0]))
+    return np.fmin.accumulate(limits), float(np.median(maxima[:, 0]))
 
 
-def _gumbel_limit(maxima: Array, rate: float) -> float:
+def gumbel_limit(maxima: Array, rate: float) -> float:
     """What a maximum passes with probability `rate`, by the extreme-value law fitted to the moments of many."""
     if len(maxima) < 20:
         return np.nan
@@ -71,12 +71,12 @@ def _null_draw(
     )
 
 
-def _highest(tree: Array, n: int) -> Array:
+def highest(tree: Array, n: int) -> Array:
     """Height of the highest merge whose smaller side has at least 1, 2, 4, ... clients; 0 where there is none."""
     classes = size_classes(tree)
-    highest = np.zeros(n.bit_length() - 1)
-    np.maximum.at(highest, classes, tree[:, 2])
-    return np.maximum.accumulate(highest[::-1])[::-1]
+    heights = np.zeros(n.bit_length() - 1)
+    np.maximum.at(heights, classes, np.where(np.isfinite(tree[:, 2]), tree[:, 2], 0.0))
+    return np.maximum.accumulate(heights[::-1])[::-1]
 
 
 def size_classes(tree: Array) -> NDArray[np.intp]:

@@ -7,7 +7,7 @@ less for larger groups: their merges have lower limits. Where differences are gr
 that mix classes, the finest cut is not reproducible. Then the finest reproducible one is taken (`reproducibility`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -58,8 +58,11 @@ class Evidence:
     null_limits: tuple[float, ...]  # what chance passes at the error rate: merges of at least 1, 2, 4, 8, ... clients
     heights: tuple[float, ...]  # the last merges, highest first, in units of noise
     separation: float | None  # lowest merge undone over highest merge done; None if there is only one of the two
-    reproducibility: float
+    reproducibility: float | None  # None: there are too few clients to see
     cuts: tuple[Cut, ...]  # every cut that was considered, coarsest first
+    compare: Literal["inputs", "classes", "both"] = "inputs"
+    pairs: Mapping[str, int] | None = None  # how many pairs were compared by classes, by inputs, by none
+    not_judged: Mapping[str, str] | None = None  # clients, by position, that joined nobody, and why
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,293 @@
+"""Who should learn together: clients compared class by class where they share classes, by their inputs where not.
+
+Classes decide among clients that chains of shared classes connect. A pair of them without a common class carries no
+evidence. Between groups of clients that no chain connects, and for clients without labels, only inputs can say.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from pacfl.subspace.class_clustering import ClassClusters, assign_by_classes, cluster_classes
+from pacfl.subspace.classes import FEWEST, ClassSignatures, no_classes
+from pacfl.subspace.clustering import Clustering, InputsCut, assign_newcomers, cluster
+from pacfl.subspace.hierarchy import Labels, Linkage, in_order_of_appearance
+from pacfl.subspace.newcomers import MergeSuggestion
+from pacfl.subspace.proximity import Measure, proximity
+from pacfl.subspace.threshold import ERROR_RATE, Evidence
+
+Compare = Literal["auto", "inputs", "classes"]
+COMPARES: Final[tuple[Compare, ...]] = get_args(Compare)
+DISSOLVED: Final = 0.5  # below which Hennig calls a cluster dissolved
+UNVERIFIED: Final = "the error rate of comparisons by class is not verified"
+
+
+@dataclass(frozen=True, eq=False)
+class ClientSignature:
+    """What one client sends to be compared."""
+
+    basis: NDArray[Any]  # (features, directions) of all its data, orthonormal
+    split_half_angles: NDArray[Any]  # (splits,) degrees by the measure; empty if there are none
+    classes: ClassSignatures | None = None  # of its labelled classes; None without labels
+
+
+def cluster_clients(
+    clients: Sequence[ClientSignature],
+    compare: Compare = "auto",
+    measure: Measure = "smallest",
+    linkage: Linkage = "average",
+    threshold: float | None = None,
+    n_clusters: int | None = None,
+    *,
+    caveats: Sequence[str] = (),
+    on_rows: Callable[[int], object] | None = None,
+) -> Clustering:
+    """The clusters of clients.
+
+    compare: `classes` compares the same classes of clients, `inputs` all their data, as the paper does. `auto` compares
+    classes where clients share some. A threshold in degrees, and linkages other than average, compare inputs.
+    """
+    bases = [client.basis for client in clients]
+    between = proximity(bases, measure, on_rows)
+    own = [client.split_half_angles for client in clients]
+    by_inputs = _by_inputs(clients, compare, linkage, threshold)
+    inputs = cluster(
+        between, own, measure, linkage, threshold, n_clusters if by_inputs else None, signatures=bases, caveats=caveats
+    )
+    if by_inputs:
+        return inputs
+    classes = cluster_classes([_classes(client) for client in clients], ERROR_RATE, n_clusters=n_clusters)
+    groups = _connected(clients)
+    also_inputs = compare == "auto" and n_clusters is None
+    labels = _across(classes.labels, groups, inputs.labels) if also_inputs else classes.labels
+    reference = float(classes.noise.reference[0])
+    return replace(
+        inputs,
+        reference_scale=reference,
+        threshold=float(classes.limits[0]) * reference if np.isfinite(classes.limits[0]) else reference,
+        labels=labels,
+        evidence=_evidence(classes, labels, groups, clients, n_clusters, caveats),
+        classes=replace(classes, labels=labels),
+        inputs=InputsCut(inputs.threshold, inputs.reference_scale, inputs.labels) if also_inputs else None,
+    )
+
+
+def assign(
+    clustering: Clustering, old: Sequence[ClientSignature], new: Sequence[ClientSignature]
+) -> tuple[Clustering, tuple[MergeSuggestion, ...]]:
+    """The clustering with newcomers in it, and the merges of old clusters that they suggest. No other client moves."""
+    cut = clustering.inputs
+    by_inputs = clustering if cut is None else replace(clustering, labels=cut.labels, threshold=cut.threshold)
+    if cut is not None:
+        by_inputs = replace(by_inputs, reference_scale=cut.reference_scale, classes=None)
+    bases = [client.basis for client in new]
+    angles = [client.split_half_angles for client in new]
+    placed, suggestions = assign_newcomers(by_inputs, [client.basis for client in old], bases, angles)
+    if clustering.classes is None:
+        return placed, suggestions
+    everybody = [*old, *new]
+    known = replace(clustering.classes, labels=clustering.labels)
+    joined, suggestions = assign_by_classes(known, [_classes(c) for c in everybody], len(new), ERROR_RATE)
+    labels = joined.labels
+    if cut is not None:
+        labels = _placed_across(labels, _connected(everybody), placed.labels, len(old))
+    return (
+        replace(
+            clustering,
+            proximity=placed.proximity,
+            noise_scale=placed.noise_scale,
+            labels=labels,
+            classes=replace(joined, labels=labels),
+            inputs=None if cut is None else replace(cut, labels=placed.labels),
+        ),
+        suggestions,
+    )
+
+
+def _by_inputs(clients: Sequence[ClientSignature], compare: Compare, linkage: Linkage, threshold: float | None) -> bool:
+    """Whether inputs alone are compared; refuses classes where they cannot be."""
+    if compare not in COMPARES:
+        raise ValueError(f"compare must be one of {', '.join(COMPARES)}, got {compare!r}")
+    unlabelled = sum(client.classes is None for client in clients)
+    if compare == "classes":
+        if threshold is not None or linkage != "average":
+            raise ValueError(
+                "classes are compared with average linkage at an automatic threshold; "
+                f"got linkage {linkage!r} and threshold {threshold}: use compare = 'inputs' for others"
+            )
+        if unlabelled:
+            raise ValueError(
+                f"compare = 'classes' needs the labels of all clients, {unlabelled} of {len(clients)} have none; "
+                "sign with labels, or use compare = 'auto'"
+            )
+        return False
+    if compare == "inputs" or threshold is not None or linkage != "average":
+        return True
+    counts: dict[str, int] = {}
+    for client in clients:
+        for name in _classes(client).names:
+            counts[name] = counts.get(name, 0) + 1
+    return max(counts.values(), default=0) < 2
+
+
+def _classes(client: ClientSignature) -> ClassSignatures:
+    """A client's classes, none without labels."""
+    return no_classes(len(client.basis)) if client.classes is None else client.classes
+
+
+def _connected(clients: Sequence[ClientSignature]) -> Labels:
+    """Groups of clients that chains of shared classes connect: (n,); -1 for clients without labels."""
+    names = {name: k for k, name in enumerate(sorted({n for c in clients for n in _classes(c).names}))}
+    edges = [(i, len(clients) + names[name]) for i, c in enumerate(clients) for name in _classes(c).names]
+    n = len(clients) + len(names)
+    rows, columns = np.array(edges, dtype=np.intp).reshape(-1, 2).T
+    _, found = connected_components(coo_matrix((np.ones(len(rows)), (rows, columns)), shape=(n, n)), directed=False)
+    return np.where([client.classes is None for client in clients], -1, found[: len(clients)]).astype(np.intp)
+
+
+def _across(labels: Labels, groups: Labels, by_inputs: Labels) -> Labels:
+    """Clusters of different groups joined where their inputs are in one cluster, and clients without labels assigned.
+
+    labels: by classes, -1 without evidence. A cluster stays alone where two clusters of one group have its inputs: they
+    differ in their labels, and inputs cannot say to which it belongs.
+    """
+    joined = labels.copy()
+    homes = _homes(labels, groups, by_inputs)
+    for home in set(homes.values()):
+        same = [k for k, other in homes.items() if other == home]
+        of_groups = [int(groups[labels == k][0]) for k in same]
+        if len(set(of_groups)) == len(of_groups):
+            joined[np.isin(labels, same)] = same[0]
+    unlabelled = np.flatnonzero(groups < 0)
+    fresh = int(labels.max(initial=-1)) + 1
+    for i in unlabelled:
+        near = sorted({int(joined[labels == k][0]) for k, home in homes.items() if home == by_inputs[i]})
+        joined[i] = fresh + int(by_inputs[i]) if not near else near[0] if len(near) == 1 else -1
+    judged = joined >= 0
+    joined[judged] = in_order_of_appearance(joined[judged])
+    return joined
+
+
+def _placed_across(labels: Labels, groups: Labels, by_inputs: Labels, n_old: int) -> Labels:
+    """Newcomers that no class connects to others, by the inputs of those that were there before."""
+    homes = _homes(labels[:n_old], groups[:n_old], by_inputs[:n_old])
+    placed = labels.copy()
+    opened: dict[int, int] = {}
+    for i in range(n_old, len(labels)):
+        alone = labels[i] < 0 and (groups[i] < 0 or groups[i] not in groups[:n_old])
+        if not alone:
+            continue
+        home = int(by_inputs[i])
+        near = [k for k, other in homes.items() if other == home]
+        if not near:
+            opened.setdefault(home, int(placed.max()) + 1)
+            near = [opened[home]]
+        placed[i] = near[0] if len(near) == 1 else -1
+    return placed
+
+
+def _homes(labels: Labels, groups: Labels, by_inputs: Labels) -> dict[int, int]:
+    """The cluster of inputs in which most of each labelled cluster's clients are."""
+    return {
+        int(k): int(np.bincount(by_inputs[labels == k]).argmax())
+        for k in np.unique(labels[(labels >= 0) & (groups >= 0)])
+    }
+
+
+def _evidence(
+    classes: ClassClusters,
+    labels: Labels,
+    groups: Labels,
+    clients: Sequence[ClientSignature],
+    n_clusters: int | None,
+    caveats: Sequence[str],
+) -> dict[str, Any]:
+    """Why these clusters, ready for JSON."""
+    n, upper = len(labels), np.triu(np.ones((len(labels), len(labels)), dtype=bool), 1)
+    by_classes = (classes.pairs.weights > 0) & upper
+    apart = (np.not_equal.outer(groups, groups) | (groups < 0)[:, None] | (groups < 0)) & upper
+    pairs = {"classes": int(by_classes.sum()), "inputs": int(apart.sum())}
+    pairs["none"] = n * (n - 1) // 2 - pairs["classes"] - pairs["inputs"]
+    not_judged = {str(i): _why_not_judged(clients[i]) for i in np.flatnonzero(labels < 0).tolist()}
+    found = int(labels.max(initial=-1)) + 1
+    reasons = _reasons(classes, found, pairs, len(not_judged), len(np.unique(groups[groups >= 0])), n_clusters)
+    doubt = "; ".join([UNVERIFIED, *caveats]) if n_clusters is None else "the number of clusters was given"
+    if n_clusters is not None:
+        return {
+            "finding": "given",
+            "reasons": reasons,
+            "guaranteed": False,
+            "not_guaranteed_because": doubt,
+            "compare": "classes",
+            "pairs": pairs,
+            "not_judged": not_judged,
+        }
+    stable = classes.reproducibility is None or classes.reproducibility >= DISSOLVED
+    evidence = Evidence(
+        finding="homogeneous" if found <= 1 else "distinct" if stable else "gradual",
+        reasons=f"{reasons} This error rate is not guaranteed: {doubt}.",
+        error_rate=ERROR_RATE,
+        floor=float(classes.noise.reference[0]),
+        floors_from="clients",
+        guaranteed=False,
+        not_guaranteed_because=doubt,
+        null_height=classes.null_height,
+        null_limits=tuple(float(limit) for limit in classes.limits if np.isfinite(limit)),
+        heights=classes.heights,
+        separation=classes.separation,
+        reproducibility=classes.reproducibility,
+        cuts=(),
+        compare="both" if pairs["inputs"] else "classes",
+        pairs=pairs,
+        not_judged=not_judged,
+    )
+    content: dict[str, Any] = json.loads(json.dumps(asdict(evidence)))
+    return content
+
+
+def _why_not_judged(client: ClientSignature) -> str:
+    if client.classes is None:
+        return "it has no labels, and clusters that differ in their labels have the same inputs; sign with labels"
+    if not len(client.classes):
+        return f"no class has {FEWEST} samples; sign more samples"
+    return "its classes are too noisy, or nobody else has them; sign more samples"
+
+
+def _reasons(
+    classes: ClassClusters, found: int, pairs: Mapping[str, int], not_judged: int, n_groups: int, given: int | None
+) -> str:
+    """The evidence in a few sentences."""
+    compared = f"{pairs['classes']} of {sum(pairs.values())} pairs of clients were compared class by class"
+    if pairs["inputs"]:
+        compared += f", {pairs['inputs']} that no chain of shared classes connects by their inputs"
+    if pairs["none"]:
+        compared += f"; {pairs['none']} share no class and carry no evidence"
+    many = "One cluster" if found == 1 else f"{found} clusters"
+    left = "" if not not_judged else f" {not_judged} cannot be judged and joined nobody."
+    if given is not None:
+        return f"The number of clusters was given. {compared}.{left}"
+    limits = classes.limits[np.isfinite(classes.limits)]
+    by_chance, outcome, stability = "", "", ""
+    if len(limits):
+        by_chance = (
+            f" Clients of one distribution would differ by up to {limits[0]:.2f} times the noise, large groups of "
+            f"them by {limits[-1]:.2f}, in all but {ERROR_RATE:.1%} of cases"
+        )
+        outcome = ", and all do." if found <= 1 else "."
+    if found > 1 and classes.separation is not None:
+        outcome = f"; the two most similar clusters differ by {classes.separation:.2f} times that."
+    if found > 1 and classes.reproducibility is not None:
+        stability = (
+            " Random halves of the clients reproduce each cluster with a mean overlap of "
+            f"{classes.reproducibility:.1%} or more."
+        )
+    elif found > 1:
+        stability = " There are too few clients to see whether halves of them give the same clusters."
+    joint = f" {n_groups} groups of clients have no class in common." if n_groups > 1 else ""
+    return f"{many}: {compared}.{joint}{by_chance}{outcome}{stability}{left}"

@@ -1,0 +1,244 @@
+"""Laws of comparisons class by class: who should learn together."""
+
+import numpy as np
+import pytest
+from scipy.cluster.hierarchy import linkage
+
+from pacfl.subspace import ClientSignature, adjusted_rand_index, assign, class_signatures, cluster_clients, signature
+from pacfl.subspace import split_half_angles as halves_of
+from pacfl.subspace.class_clustering import cluster_classes
+from pacfl.subspace.class_null import _highest_merges, _null_sums, noise_spectrum
+from pacfl.subspace.classes import SPLITS, as_messages, from_messages
+from pacfl.subspace.null import highest
+from pacfl.subspace.pairs import ClassPairs, class_noise, compare_classes
+from pacfl.subspace.weighted import reassign, weighted_merges
+
+FEATURES, CLASSES = 20, 4
+MEANS = 3 * np.random.default_rng(7).standard_normal((CLASSES, FEATURES))
+
+
+def samples(rng, counts, means=MEANS):
+    """Samples of classes with these means, and their labels."""
+    y = np.repeat(np.arange(len(counts)), counts)
+    return means[y] + rng.standard_normal((len(y), FEATURES)), y
+
+
+def client(x, y=None):
+    own = halves_of(x, 3, measures=["smallest"])["smallest"]
+    return ClientSignature(signature(x, 3), own, None if y is None else class_signatures(x, y))
+
+
+def federation(n, counts, seed=0, relabel=None, means=None):
+    """n clients, client i with labels relabel[i % len] and class means means[i % len]."""
+    rng = np.random.default_rng(seed)
+    clients = []
+    for i in range(n):
+        x, y = samples(rng, counts(rng, i), MEANS if means is None else means[i % len(means)])
+        clients.append(client(x, y if relabel is None else relabel[i % len(relabel)][y]))
+    return clients
+
+
+def equal(_rng, _i):
+    return [30] * CLASSES
+
+
+def skewed(_rng, i):
+    """Two neighbouring classes each: every client shares a class with some others."""
+    counts = [0] * CLASSES
+    counts[i % CLASSES] = counts[(i + 1) % CLASSES] = 40
+    return counts
+
+
+IDENTITY, SHIFTED = np.arange(CLASSES), (np.arange(CLASSES) + 1) % CLASSES
+
+
+def test_clients_of_one_distribution_are_one_cluster():
+    found = cluster_clients(federation(20, equal))
+    assert found.evidence["finding"] == "homogeneous"
+    assert found.labels.tolist() == [0] * 20
+
+
+def test_label_skew_alone_separates_nobody():
+    """p(x) differs by p(y) only: inputs see clusters, classes do not."""
+    clients = federation(24, skewed)
+    assert cluster_clients(clients, compare="inputs").labels.max() > 0
+    found = cluster_clients(clients)
+    assert found.labels.max() == 0
+    assert found.evidence["pairs"]["none"] > 0
+
+
+def test_other_labels_for_the_same_inputs_are_separated():
+    clients = federation(20, equal, relabel=[IDENTITY, SHIFTED])
+    assert cluster_clients(clients, compare="inputs").labels.max() == 0
+    assert adjusted_rand_index(cluster_clients(clients).labels, np.arange(20) % 2) == 1
+
+
+def test_clients_without_evidence_join_nobody():
+    """The last client has two samples of each class: too few to compare."""
+    rng = np.random.default_rng(1)
+    clients = [*federation(12, equal), client(*samples(rng, [2] * CLASSES))]
+    found = cluster_clients(clients)
+    assert found.labels.tolist() == [0] * 12 + [-1]
+    assert "4 samples" in found.evidence["not_judged"]["12"]
+
+
+def test_a_single_client_with_other_labels_is_found():
+    labels = [IDENTITY] * 7 + [SHIFTED]
+    found = cluster_clients(federation(8, equal, relabel=labels))
+    assert found.labels.tolist() == [0] * 7 + [1]
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+def test_few_parties_are_judged(n):
+    same = cluster_clients(federation(n, equal))
+    other = cluster_clients(federation(n, equal, relabel=[IDENTITY, SHIFTED]))
+    assert same.labels.max() == 0
+    assert adjusted_rand_index(other.labels, np.arange(n) % 2) == 1
+    assert other.evidence["reproducibility"] is None
+    assert "too few clients to see whether halves" in other.evidence["reasons"]
+
+
+def test_disjoint_labels_leave_the_decision_to_inputs():
+    """Two groups without a common class: apart where inputs differ, together where they do not."""
+    moved = MEANS + 4 * np.eye(CLASSES, FEATURES, 5)
+    names = [IDENTITY, IDENTITY + 10]
+    apart = cluster_clients(federation(20, equal, relabel=names, means=[MEANS, moved]))
+    joined = cluster_clients(federation(20, equal, relabel=names))
+    assert adjusted_rand_index(apart.labels, np.arange(20) % 2) == 1
+    assert joined.labels.max() == 0
+    assert apart.evidence["compare"] == joined.evidence["compare"] == "both"
+    assert apart.evidence["pairs"] == {"classes": 90, "inputs": 100, "none": 0}
+
+
+def test_clients_without_labels_go_by_inputs_or_say_that_they_cannot():
+    moved = MEANS + 4 * np.eye(CLASSES, FEATURES, 5)
+    by_inputs = federation(20, equal, means=[MEANS, moved])
+    by_labels = federation(20, equal, relabel=[IDENTITY, SHIFTED])
+    for clients, wanted in ((by_inputs, [0, 1]), (by_labels, [-1, -1])):
+        unlabelled = [ClientSignature(c.basis, c.split_half_angles) for c in clients[18:]]
+        found = cluster_clients([*clients[:18], *unlabelled])
+        assert found.labels[18:].tolist() == wanted
+        known = cluster_clients(clients[:18])
+        joined, _ = assign(known, clients[:18], unlabelled)
+        assert joined.labels[18:].tolist() == wanted
+        np.testing.assert_array_equal(joined.labels[:18], known.labels)
+
+
+def test_newcomers_join_their_cluster_or_open_one():
+    third = (np.arange(CLASSES) + 2) % CLASSES
+    clients = federation(22, equal, relabel=[IDENTITY, SHIFTED])
+    odd = federation(2, equal, seed=5, relabel=[third])
+    known = cluster_clients(clients[:20])
+    joined, _ = assign(known, clients[:20], [*clients[20:], *odd])
+    assert joined.labels[20:].tolist() == [0, 1, 2, 2]
+    assert joined.proximity.shape == joined.distances().shape == (24, 24)
+
+
+def test_a_threshold_or_another_linkage_compares_inputs():
+    clients = federation(10, equal, relabel=[IDENTITY, SHIFTED])
+    assert cluster_clients(clients, threshold=5.0).classes is None
+    assert cluster_clients(clients, linkage="complete").classes is None
+    with pytest.raises(ValueError, match="average linkage"):
+        cluster_clients(clients, compare="classes", threshold=5.0)
+    with pytest.raises(ValueError, match="needs the labels"):
+        cluster_clients([ClientSignature(c.basis, c.split_half_angles) for c in clients], compare="classes")
+
+
+def test_a_number_of_clusters_is_given():
+    clients = federation(20, equal, relabel=[IDENTITY, SHIFTED])
+    found = cluster_clients(clients, n_clusters=2)
+    assert adjusted_rand_index(found.labels, np.arange(20) % 2) == 1
+    assert found.evidence["finding"] == "given"
+
+
+def test_names_of_classes_and_order_of_clients_do_not_matter():
+    clients = federation(12, skewed, relabel=[IDENTITY, SHIFTED])
+    order = np.random.default_rng(3).permutation(12)
+    plain, shuffled = cluster_clients(clients), cluster_clients([clients[i] for i in order])
+    assert adjusted_rand_index(plain.labels[order], shuffled.labels) == 1
+
+
+def test_one_client_that_claims_huge_noise_does_not_prevent_a_split():
+    clients = federation(10, equal, relabel=[IDENTITY, SHIFTED])
+    liar = clients[0]
+    claimed = class_signatures(*samples(np.random.default_rng(9), equal(None, 0)))
+    claimed = type(claimed)(
+        claimed.names, claimed.counts, claimed.directions, np.full_like(claimed.split_half_angles, 59.0)
+    )
+    found = cluster_clients([ClientSignature(liar.basis, liar.split_half_angles, claimed), *clients[1:]])
+    assert adjusted_rand_index(found.labels[1:], np.arange(1, 10) % 2) == 1
+
+
+def test_weighted_linkage_with_equal_weights_is_average_linkage_of_squares():
+    rng = np.random.default_rng(0)
+    for n in (2, 3, 10, 40):
+        squares = rng.random((n, n)) + 0.5
+        squares = np.triu(squares, 1) + np.triu(squares, 1).T
+        weights = 1.0 - np.eye(n)
+        tree = weighted_merges(ClassPairs(squares, weights, weights))
+        oracle = linkage(squares[np.triu_indices(n, 1)], "average")
+        np.testing.assert_allclose(tree[:, 2] ** 2, oracle[:, 2])
+        np.testing.assert_array_equal(tree[:, [0, 1, 3]], oracle[:, [0, 1, 3]])
+
+
+def test_pairs_without_evidence_do_not_change_the_dendrogram():
+    """Clients 0 and 1 are at 1 and 2 of client 2; what would be said of the pair 0, 1 has no weight.
+
+    Merges: 0 with 2 at 1, then 1 with both at the distance of its only known pair, 2.
+    """
+    squares = np.array([[0, 99, 1], [99, 0, 4], [1, 4, 0]], dtype=float)
+    weights = np.array([[0, 0, 1], [0, 0, 1], [1, 1, 0]], dtype=float)
+    tree = weighted_merges(ClassPairs(squares * (weights > 0), weights, weights))
+    np.testing.assert_array_equal(tree, [[0, 2, 1, 2], [1, 3, 2, 3]])
+
+
+def test_simulated_federations_are_merged_as_real_ones():
+    variances = np.random.default_rng(1).random((9, 3)).astype(np.float32) + 0.5
+    variances[0, 1:] = np.inf
+    squares, weights = _null_sums(variances, np.ones(5, np.float32) / np.sqrt(5), 4, np.random.default_rng(2))
+    for one in range(4):
+        off = np.where(np.eye(9, dtype=bool), 0.0, 1.0)
+        tree = weighted_merges(ClassPairs(squares[one] * off, weights[one] * off, weights[one] * off))
+        found = _highest_merges(squares[[one]].copy(), weights[[one]].copy(), 9)[0]
+        np.testing.assert_allclose(found, highest(tree, 9), rtol=1e-4)
+
+
+def test_distances_within_one_distribution_are_noise():
+    """T has mean 1: over federations of one distribution and unequal sizes, within five per cent."""
+    rng = np.random.default_rng(4)
+    found = []
+    for _ in range(5):
+        made = [class_signatures(*samples(rng, rng.integers(8, 60, CLASSES))) for _ in range(20)]
+        pairs = compare_classes(made, class_noise(made))
+        found.append(pairs.squares.sum() / pairs.weights.sum())
+    assert np.mean(found) == pytest.approx(1, abs=0.05)
+
+
+def test_the_spectrum_of_noise_has_the_dimensions_asked_for():
+    for dimensions in (2.0, 13.0, 60.0):
+        shares = noise_spectrum(dimensions)
+        assert shares.sum() ** 2 / (shares**2).sum() == pytest.approx(dimensions, rel=0.05)
+
+
+def test_reassigning_finds_the_clusters_of_misplaced_clients():
+    clients = [c.classes for c in federation(20, equal, relabel=[IDENTITY, SHIFTED])]
+    found = cluster_classes(clients, 0.001)
+    wrong = found.labels.copy()
+    wrong[:3] = 1 - wrong[:3]
+    np.testing.assert_array_equal(reassign(found.pairs, wrong), found.labels)
+
+
+def test_signatures_of_classes_survive_the_wire():
+    made = class_signatures(*samples(np.random.default_rng(0), [5, 0, 9, 4]))
+    sent = from_messages(as_messages(made))
+    assert sent.names == made.names == ("0", "2", "3")
+    np.testing.assert_allclose(sent.directions, made.directions, atol=1e-3)
+    assert sent.split_half_angles.shape == (2, 3, SPLITS)
+
+
+def test_blank_classes_and_constant_samples_are_no_error():
+    x = np.vstack([np.zeros((5, 6)), np.ones((5, 6)), np.random.default_rng(0).random((5, 6))])
+    made = class_signatures(x, np.repeat([0, 1, 2], 5))
+    assert made.names == ("1", "2")
+    assert np.isfinite(made.split_half_angles).all()
+    assert made.split_half_angles[0, 0].max() < 1e-3
