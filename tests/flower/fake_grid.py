@@ -7,15 +7,17 @@ from types import SimpleNamespace
 from flwr.app import Context, Message, RecordDict
 
 from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.client_side import ClientSide, Setup
+from pacfl.federation.client_side import ClientSide, Pool, Setup
 from pacfl.flower.client_handlers import ClientLoader, handle
 from tests.small_federation import LEARNING, SEED, model, pool
 
 Tamper = Callable[[str, RecordDict], RecordDict | None]
 
 
-def client_loader(algorithm: Algorithm, memory: Path, metrics: tuple[str, ...] = ()) -> ClientLoader:
-    side = ClientSide(Setup(algorithm, model(), pool(), LEARNING, SEED, metrics=metrics))
+def client_loader(
+    algorithm: Algorithm, memory: Path, metrics: tuple[str, ...] = (), clients: Pool | None = None
+) -> ClientLoader:
+    side = ClientSide(Setup(algorithm, model(), clients or pool(), LEARNING, SEED, metrics=metrics))
 
     def load(*_: object) -> tuple[ClientSide, Path]:
         return side, memory

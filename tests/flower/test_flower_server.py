@@ -10,16 +10,19 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
+from pacfl.algorithms import PACFL
 from pacfl.errors import StoreError
 from pacfl.experiment.store import RunFolder
 from pacfl.federation.client_side import Setup
 from pacfl.federation.local import LocalBackend
+from pacfl.federation.rounds import rounds
+from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.flower import client_registry, status
 from pacfl.flower.backend import FlowerBackend
 from pacfl.flower.message_types import SIGNATURE, TRAIN
 from pacfl.flower.server import federate
 from tests.flower.fake_grid import FakeGrid, client_loader
-from tests.small_federation import LEARNING, LIVELY, SEED, lively, model, pool, same
+from tests.small_federation import LEARNING, LIVELY, SEED, lively, local, model, pool, same
 
 pytestmark = pytest.mark.usefixtures("identity")
 
@@ -135,6 +138,27 @@ def test_a_server_that_is_killed_resumes_and_ends_with_the_same_result(name: str
     assert [r["round"] for r in records(tmp_path / "killed")] == [1, 2, 3, 4, 5]
     for a, b in zip(records(tmp_path / "killed"), records(tmp_path / "whole"), strict=True):
         assert {**a, "at": 0} == {**b, "at": 0}
+
+
+def test_divisions_are_tried_over_flower_as_on_this_machine(tmp_path: Path) -> None:
+    """The server is killed in a scored round of a trial, and resumes; clients see two domains, ten in each."""
+    algorithm, clients = PACFL(clusters=1, levels="validated"), pool(sizes=tuple(range(40, 50)))
+    nodes = [100 + c for c in range(20)]
+    more = {"algorithm.clusters": 1, "algorithm.levels": "validated", "schedule.participation": 0.6}
+    more |= {"federation.minimum-clients": 20}
+    settings = config(tmp_path / "f", rounds=20, **more)
+    del settings.run_config["algorithm.threshold"]
+    load = client_loader(algorithm, tmp_path / "memory", clients=clients)
+    with pytest.raises(GoneError):
+        federate(Killed(load, nodes, at=6), settings)
+    federate(FakeGrid(load, nodes), settings)
+    over_flower = state_of(tmp_path / "f")
+    assert over_flower.clustering.evidence["levels"]
+    with local(algorithm, model(), clients) as backend:
+        state = algorithm.planned(algorithm.init_server(model()), 20)
+        plans = round_plans(Schedule(rounds=20, participation=0.6), 20, SEED)
+        *_, here = rounds(algorithm, backend, state, plans)
+    assert same(over_flower, here.state)
 
 
 def test_a_finished_federation_may_resume_for_more_rounds(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from typing import Literal, final
 import numpy as np
 
 from pacfl.errors import ConfigError
+from pacfl.federation import trials
 from pacfl.federation.aggregation import Randomness
-from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.algorithm import Algorithm, Upload, cluster_mean
 from pacfl.federation.checks import ArraySpec, ArraySpecs
 from pacfl.federation.membership import (
     MOST_COLUMNS,
@@ -22,7 +23,7 @@ from pacfl.federation.private import Promise, private_profile
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model
 from pacfl.privacy import gaussian_sigma
-from pacfl.settings import NonNegative, PositiveInt, Share
+from pacfl.settings import NonNegative, PositiveInt, Share, later
 from pacfl.subspace import Clustering, Linkage, Measure, cluster, proximity, signature, split_half_angles
 from pacfl.subspace.split_half import SPLITS
 
@@ -44,6 +45,7 @@ class PACFL(Algorithm):
     signature_epsilon: NonNegative | None = None  # differential privacy of each sample in the signature
     signature_delta: Share = 1e-5
     signature_noise: Randomness = "secret"
+    levels: Literal["none", "validated"] = later("none")  # whether finer divisions of clusters are tried
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,6 +59,13 @@ class PACFL(Algorithm):
                 )
         elif self.signature_noise != "secret":
             raise ConfigError("PACFL.signature_noise without signature_epsilon: signatures have no noise; give both")
+        if self.levels == "validated" and (
+            self.signature_epsilon is not None or self.aggregation.clip_norm is not None
+        ):
+            raise ConfigError(
+                'PACFL cannot hide samples in the held-out scores of levels = "validated"; use levels = "none", or '
+                "leave out signature-epsilon and clip-norm"
+            )
 
     def no_label_prior(self) -> str | None:
         if self.signature_epsilon is not None:
@@ -99,11 +108,40 @@ class PACFL(Algorithm):
     def incompatible(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> Mapping[ClientId, str]:
         return incomparable(state, profiles)
 
+    def planned(self, state: PACFLState, n_rounds: int) -> PACFLState:
+        return state if self.levels == "none" else trials.planned(state, n_rounds)
+
     def admit(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> PACFLState:
-        return admitted(state, profiles, self._cluster)
+        return trials.placed(state, admitted(trials.by_group(state), profiles, self._cluster))
 
     def forget(self, state: PACFLState, clients: Set[ClientId]) -> PACFLState:
-        return without(state, clients)
+        return trials.left(without(state, clients))
+
+    def download(self, state: PACFLState, client: ClientId) -> Message:
+        return super().download(state, client) if state.levels is None else trials.download(state, client)
+
+    def train(self, context: ClientContext, down: Message, memory: Message) -> tuple[Message, Message]:
+        if "held_out" not in down:
+            return super().train(context, down, memory)
+        own, held_out = trials.held_out(context, int(down["held_out"][0]))
+        # Scores first: the training that is uploaded must be the client's last
+        scores = {"scores": trials.paired_scores(self, own, held_out, down, memory)} if "rival" in down else {}
+        up, memory = super().train(own, down, memory)
+        return {**up, **scores}, memory
+
+    def upload_specs(self, model: Model, down: Message) -> ArraySpecs:
+        specs = super().upload_specs(model, {"w": down["w"]})
+        return {**specs, "scores": ArraySpec((2, 2), "f")} if "rival" in down else specs
+
+    def trained_row(self, state: PACFLState, upload: Upload) -> int | None:
+        if state.levels is not None and trials.in_part(state.levels, upload.client):
+            return None
+        return state.cluster_of[upload.client]
+
+    def aggregate(self, state: PACFLState, uploads: Sequence[Upload]) -> PACFLState:
+        if state.levels is None or not uploads:
+            return cluster_mean(state, uploads, self.aggregation)
+        return trials.aggregate(state, uploads, self.aggregation, self.linkage)
 
     def _cluster(self, bases: Sequence[Floats], angles: Sequence[Floats]) -> Clustering:
         """The first clients: angles between all of them, the dendrogram cut at beta."""

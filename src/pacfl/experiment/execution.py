@@ -63,6 +63,7 @@ class Experiment:
         if checkpoint:
             clients.memory, clients.last_trained = checkpoint["memory"], checkpoint["last_trained"]
         state = checkpoint["state"] if checkpoint else algorithm.init_server(self.setup.model)
+        state = algorithm.planned(state, self.schedule.rounds)
         for finished in rounds(algorithm, clients, state, self._plans_until(ending), checkpoint.get("round", 0)):
             clients.forget(finished.plan.gone)
             yield finished
@@ -124,12 +125,14 @@ def execute(
     for record in folder.records():
         ending.see(record)
     state = checkpoint.get("state")
+    described = getattr(state, "clustering", None)
     with backend.connect(experiment.setup) as clients:
         for finished in experiment.rounds(clients, checkpoint, ending):
             state = finished.state
             clustering = getattr(state, "clustering", None)
-            if finished.plan.joining and clustering is not None:  # it stays as it is until the next client joins
+            if clustering is not None and clustering is not described:
                 description.save_clustering(folder, list(state.bases), clustering)
+                described = clustering
             record = experiment.record(finished)
             folder.append(record)
             memory = {"memory": clients.memory, "last_trained": clients.last_trained}

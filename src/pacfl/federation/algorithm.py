@@ -89,6 +89,10 @@ class Algorithm:
         """The state before any client has joined."""
         return State(model.initial[None])
 
+    def planned(self, state: Any, n_rounds: int) -> Any:  # noqa: ARG002 - for algorithms that need it
+        """The rounds of training that are planned in all, before the first one; another number when a run resumes."""
+        return state
+
     def admit(self, state: Any, profiles: Mapping[ClientId, Message]) -> Any:
         """Clients join, with what `profile` reported. Known clients are profiled again, or return."""
         joined = {c: state.cluster_of.get(c, 0) for c in profiles}
@@ -107,8 +111,8 @@ class Algorithm:
         """Take the uploads of a round into account; there may be none."""
         return cluster_mean(state, uploads, self.aggregation)
 
-    def trained_row(self, state: Any, upload: Upload) -> int:
-        """The row of models that an upload is averaged into."""
+    def trained_row(self, state: Any, upload: Upload) -> int | None:
+        """The row of models that an upload is averaged into; None if it is averaged into another model."""
         return int(state.cluster_of[upload.client])
 
     # The server's checks, which raise InvalidReplyError

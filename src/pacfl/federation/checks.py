@@ -13,6 +13,7 @@ from pacfl.learning.client_context import ClientContext, LocalTraining, Samples
 from pacfl.learning.model import Model, Vector
 
 LARGEST_NORM: Final = 1e3  # of an array in a reply, relative to the initial model
+CLASS_SHARES: Final = "class_shares"  # in a download: (C,), or (k, C) beside k models
 CLASS_COUNTS: Final = "class_counts"  # in an upload: how many training samples the client has of each class
 
 

@@ -8,7 +8,7 @@ proportions in which it trained on them.
 Local training starts from the model as sent: the server's models have the same bits with and without it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final
 
@@ -19,12 +19,12 @@ from pacfl.errors import ConfigError
 from pacfl.federation.aggregation import Rule
 from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.checks import CLASS_COUNTS
+from pacfl.federation.checks import CLASS_SHARES as CLASS_SHARES
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.losses import find_loss
 from pacfl.learning.model import Model, Vector, ends_in_linear
 
-CLASS_SHARES: Final = "class_shares"  # in a download: (C,), or (k, C) beside k models
 HALF: Final = 0.5  # of a sample for each class: Jeffreys' prior
 SAME: Final = 1e-6  # relative difference of shares that float32 cannot show
 
@@ -86,6 +86,14 @@ def remembered(before: Floats, of_round: Floats, n_uploads: int) -> Floats:
     return shares
 
 
+def shares_after(shares: Floats, trained: Mapping[int, Sequence[Upload]], rule: Rule) -> Floats:
+    """Class shares of models after a round, (k, C), given the uploads that some of them were trained by."""
+    after = shares.copy()
+    for row, members in trained.items():
+        after[row] = remembered(shares[row], trained_shares(members, rule), len(members))
+    return after
+
+
 # The server
 
 
@@ -95,21 +103,19 @@ def noted(algorithm: Algorithm, state: Any, uploads: Sequence[Upload]) -> Any:
         return state
     trained: dict[int, list[Upload]] = {}
     for upload in uploads:
-        trained.setdefault(algorithm.trained_row(state, upload), []).append(upload)
+        if (row := algorithm.trained_row(state, upload)) is not None:
+            trained.setdefault(row, []).append(upload)
     shares = np.zeros((len(state.models), len(uploads[0].content[CLASS_COUNTS])))
     if state.class_shares is not None:
         shares[: len(state.class_shares)] = state.class_shares
-    for row, members in trained.items():
-        of_round = trained_shares(members, algorithm.aggregation.rule)
-        shares[row] = remembered(shares[row], of_round, len(members))
-    return replace(state, class_shares=shares)
+    return replace(state, class_shares=shares_after(shares, trained, algorithm.aggregation.rule))
 
 
 def sent(algorithm: Algorithm, state: Any, client: ClientId) -> Message:
     """What is sent to a client: the download, with the class shares of its models once they are trained."""
     down = algorithm.download(state, client)
-    if not algorithm.label_prior or state.class_shares is None:
-        return down
+    if not algorithm.label_prior or state.class_shares is None or CLASS_SHARES in down:
+        return down  # an algorithm that sends another model than that of a cluster adds its shares
     shares = np.zeros((len(state.models), state.class_shares.shape[1]), dtype=np.float32)
     shares[: len(state.class_shares)] = state.class_shares  # clusters that were opened since are not trained yet
     own = shares if _models(algorithm, down).ndim == 2 else shares[state.cluster_of[client]]

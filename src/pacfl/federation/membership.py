@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pacfl.errors import InvalidReplyError
 from pacfl.federation.algorithm import State
+from pacfl.federation.levels import Levels
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.model import Vector
 from pacfl.subspace import Clustering, assign_newcomers
@@ -28,6 +29,7 @@ class PACFLState(State):
     initial: Vector  # what a cluster starts from, whenever it is opened
     bases: Mapping[ClientId, Floats] = field(default_factory=dict)
     clustering: Clustering | None = None
+    levels: Levels | None = None  # where divisions are tried: the labels of the clustering are groups then
 
 
 def admitted(

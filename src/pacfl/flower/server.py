@@ -70,7 +70,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
         metrics=run.metrics,
         safe=max(start - 1, 0),
     )
-    state = checkpoint.get("state") or algorithm.init_server(model)
+    state = algorithm.planned(checkpoint.get("state") or algorithm.init_server(model), run.schedule.rounds)
     folder.truncate_records(start)
     log.info("federation %s: round %d of %d is next", backend.federation, start + 1, run.schedule.rounds)
     former = folder.records()

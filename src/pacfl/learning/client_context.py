@@ -1,6 +1,6 @@
 """What one client trains on and with, and the interface of engines."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -116,6 +116,14 @@ class ClientContext:
     def n_samples(self) -> int:
         """Training samples of this client."""
         return len(self.train.y)
+
+    def subset(self, positions: NDArray[np.int64]) -> "ClientContext":
+        """The same client with some of its training samples only."""
+        whole = (
+            self.train if isinstance(self.train, SampleSubset) else SampleSubset(self.train, np.arange(self.n_samples))
+        )
+        rows = positions if self.rows is None else self.rows[positions]
+        return replace(self, train=SampleSubset(whole.pool, whole.indices[positions]), rows=rows)
 
     def sgd(
         self,

@@ -134,7 +134,7 @@ def _given(why: str, more: str = "") -> dict[str, Any]:
 
 def evidence_of(clustering: Clustering) -> Evidence | GivenCut:
     """The evidence of a clustering, as it was before it was made ready for JSON."""
-    stored = clustering.evidence
+    stored = {key: value for key, value in clustering.evidence.items() if key != "levels"}
     if stored["finding"] == "given":
         return GivenCut(**stored)
     lists = {key: tuple(value) for key, value in stored.items() if isinstance(value, list)}
