@@ -44,7 +44,7 @@ def outcome(scenario: str, seed: int, rank: int, measure: Measure, split_halves:
         ari,
         evidence.null_limits[0],
         evidence.heights[:5],
-        evidence.reproducibility,
+        1.0 if evidence.reproducibility is None else evidence.reproducibility,
         shares,
     )
 

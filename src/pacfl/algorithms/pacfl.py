@@ -1,5 +1,5 @@
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, final
 
 import numpy as np
@@ -10,10 +10,11 @@ from pacfl.federation.aggregation import Randomness
 from pacfl.federation.algorithm import Algorithm, Upload, cluster_mean
 from pacfl.federation.checks import ArraySpec, ArraySpecs
 from pacfl.federation.membership import (
+    MOST_CLASSES,
     MOST_COLUMNS,
-    Floats,
     PACFLState,
     admitted,
+    check_classes,
     check_signature,
     incomparable,
     without,
@@ -23,8 +24,19 @@ from pacfl.federation.private import Promise, private_profile
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model
 from pacfl.privacy import gaussian_sigma
-from pacfl.settings import NonNegative, PositiveInt, Share, later
-from pacfl.subspace import Clustering, Linkage, Measure, cluster, proximity, signature, split_half_angles
+from pacfl.settings import NonNegative, PositiveInt, Share
+from pacfl.subspace import (
+    ClientSignature,
+    Clustering,
+    Compare,
+    Linkage,
+    Measure,
+    class_signatures,
+    cluster_clients,
+    signature,
+    split_half_angles,
+)
+from pacfl.subspace.classes import as_messages, no_classes
 from pacfl.subspace.split_half import SPLITS
 
 
@@ -45,7 +57,9 @@ class PACFL(Algorithm):
     signature_epsilon: NonNegative | None = None  # differential privacy of each sample in the signature
     signature_delta: Share = 1e-5
     signature_noise: Randomness = "secret"
-    levels: Literal["none", "validated"] = later("none")  # whether finer divisions of clusters are tried
+    compare: Compare = "auto"  # all data of clients, the same classes, or classes where they share some
+    levels: Literal["none", "validated"] = "validated"  # whether finer divisions of clusters are tried
+    label_prior: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,6 +73,8 @@ class PACFL(Algorithm):
                 )
         elif self.signature_noise != "secret":
             raise ConfigError("PACFL.signature_noise without signature_epsilon: signatures have no noise; give both")
+        if self.compare == "classes" and self._only_inputs is not None:
+            raise ConfigError(f"PACFL cannot compare classes {self._only_inputs}; leave it out, or compare inputs")
         if self.levels == "validated" and (
             self.signature_epsilon is not None or self.aggregation.clip_norm is not None
         ):
@@ -66,6 +82,21 @@ class PACFL(Algorithm):
                 'PACFL cannot hide samples in the held-out scores of levels = "validated"; use levels = "none", or '
                 "leave out signature-epsilon and clip-norm"
             )
+
+    @property
+    def _only_inputs(self) -> str | None:
+        """Why only inputs can be compared, if that is so."""
+        if self.threshold != "auto":
+            return f"at a threshold of {self.threshold} degrees"
+        if self.linkage != "average":
+            return f"with {self.linkage} linkage"
+        if self.per_class:
+            return "with per-class, which mixes the directions of all classes"
+        return None if self.signature_epsilon is None else "in signatures with signature-epsilon"
+
+    @property
+    def _compares_classes(self) -> bool:
+        return self.compare != "inputs" and self._only_inputs is None
 
     def no_label_prior(self) -> str | None:
         if self.signature_epsilon is not None:
@@ -89,7 +120,17 @@ class PACFL(Algorithm):
                 raise ConfigError("PACFL.per_class needs one class for each sample; leave it out for labels and values")
             basis = signature(context.raw, self.rank, labels)
             angles = split_half_angles(context.raw, self.rank, labels, [self.measure])[self.measure]
-        return {"basis": basis.astype(np.float32), "split_half_angles": angles.astype(np.float32)}
+        profile = {"basis": basis.astype(np.float32), "split_half_angles": angles.astype(np.float32)}
+        return profile if not self._compares_classes else {**profile, **self._classes(context, len(basis))}
+
+    def _classes(self, context: ClientContext, features: int) -> Message:
+        """The signatures of a client's classes, none if its targets are no classes."""
+        y = context.train.y
+        labelled = y.ndim == 1 and y.dtype.kind != "f"
+        if not labelled and self.compare == "classes":
+            raise ConfigError('PACFL with compare = "classes" needs one class for each sample; compare inputs')
+        made = class_signatures(context.raw, y) if labelled else no_classes(features)
+        return {"labelled": np.array([int(labelled)]), **as_messages(made)}
 
     def promise(self) -> Promise | None:
         if self.signature_epsilon is None or self.signature_noise != "secret":
@@ -99,11 +140,18 @@ class PACFL(Algorithm):
     def profile_specs(self, model: Model) -> ArraySpecs:  # noqa: ARG002 - signatures are of data
         # A basis of more columns than the rank would be near everybody's
         columns = MOST_COLUMNS if self.per_class else self.rank
-        return {"basis": ArraySpec((-1, -1), "f", columns), "split_half_angles": ArraySpec((-1,), "f", SPLITS)}
+        specs = {"basis": ArraySpec((-1, -1), "f", columns), "split_half_angles": ArraySpec((-1,), "f", SPLITS)}
+        if not self._compares_classes:
+            return specs
+        integers = {name: ArraySpec((-1,), "i", MOST_CLASSES) for name in ("labelled", "classes", "class_counts")}
+        directions, angles = ArraySpec((-1, -1, -1), "f", MOST_CLASSES), ArraySpec((-1, -1, -1), "f", SPLITS)
+        return {**specs, **integers, "class_directions": directions, "class_angles": angles}
 
     def check_profile(self, model: Model, profile: Message) -> None:
         super().check_profile(model, profile)
         check_signature(profile["basis"], profile["split_half_angles"])
+        if self._compares_classes:
+            check_classes(profile)
 
     def incompatible(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> Mapping[ClientId, str]:
         return incomparable(state, profiles)
@@ -143,9 +191,9 @@ class PACFL(Algorithm):
             return cluster_mean(state, uploads, self.aggregation)
         return trials.aggregate(state, uploads, self.aggregation, self.linkage)
 
-    def _cluster(self, bases: Sequence[Floats], angles: Sequence[Floats]) -> Clustering:
+    def _cluster(self, clients: Sequence[ClientSignature]) -> Clustering:
         """The first clients: angles between all of them, the dendrogram cut at beta."""
+        compare = self.compare if self._compares_classes else "inputs"
         beta = None if self.threshold == "auto" else float(self.threshold)
-        k = None if self.clusters is None else min(self.clusters, len(bases))
-        between = proximity(bases, self.measure)
-        return cluster(between, angles, self.measure, self.linkage, beta, k, signatures=bases)
+        k = None if self.clusters is None else min(self.clusters, len(clients))
+        return cluster_clients(clients, compare, self.measure, self.linkage, beta, k)

@@ -14,7 +14,6 @@ from pacfl import __version__
 from pacfl.data import Dataset, Partition
 from pacfl.experiment.store import RunFolder, RunStore
 from pacfl.subspace import Clustering
-from pacfl.subspace.hierarchy import dendrogram
 
 FACTS: Final = ("measure", "linkage", "threshold", "reference_scale", "evidence")  # of a clustering, beside arrays
 
@@ -81,16 +80,20 @@ class StoredClustering:
 def save_clustering(folder: RunStore, clients: Sequence[int], clustering: Clustering) -> None:
     """Store the decision and its evidence, and the matrices behind them.
 
-    Only the upper triangle of the proximity is stored, in float32: 10,000 clients take 200 MB.
+    Only the upper triangle of the distances is stored, in float32: 10,000 clients take 200 MB. Where classes were
+    compared, these are the distances between classes; else the angles as measured.
     """
+    by_classes = clustering.classes is not None
+    facts = {name: getattr(clustering, name) for name in FACTS}
+    distances = clustering.distances() if by_classes else clustering.proximity
     folder.describe(
         "clustering",
-        {name: getattr(clustering, name) for name in FACTS},
+        {**facts, "reference_scale": None if by_classes else clustering.reference_scale},
         clients=np.array(clients, dtype=np.int64),
         labels=clustering.labels,
-        proximity=squareform(clustering.proximity, checks=False).astype(np.float32),
+        proximity=squareform(distances, checks=False).astype(np.float32),
         noise_scale=clustering.noise_scale,
-        merges=dendrogram(clustering.distances(), clustering.linkage),
+        merges=clustering.merges(),
     )
 
 

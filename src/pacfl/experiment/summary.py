@@ -134,14 +134,24 @@ def _scores(record: Mapping[str, Any]) -> dict[str, Any]:
     return {**own, "test": record["test"], "tests": tests}
 
 
+# The method of the paper, in words of its settings: inputs are compared, and nothing is added
+PAPERS_PACFL: Final[Mapping[str, Any]] = {"compare": "inputs", "label_prior": False, "levels": "none"}
+
+
 def label(algorithm: Mapping[str, Any], aggregation: Mapping[str, Any] = NONE) -> str:
     """An algorithm in a few characters, with the settings that were given, and an aggregation that is not the default.
 
     >>> label({"name": "pacfl", "rank": 2}, {"rule": "median"})
     'pacfl(rank=2, rule=median)'
+    >>> label({"name": "pacfl", "rank": 2, **PAPERS_PACFL})
+    'pacfl(paper, rank=2)'
     """
     settings = {**{key: value for key, value in algorithm.items() if key != "name"}, **aggregation}
-    given = ", ".join(f"{key}={value}" for key, value in settings.items())
+    words = []
+    if algorithm["name"] == "pacfl" and PAPERS_PACFL.items() <= settings.items():
+        settings = {key: value for key, value in settings.items() if key not in PAPERS_PACFL}
+        words = ["paper"]
+    given = ", ".join([*words, *(f"{key}={value}" for key, value in settings.items())])
     return f"{algorithm['name']}({given})" if given else str(algorithm["name"])
 
 

@@ -14,12 +14,17 @@ from pacfl.federation.algorithm import State
 from pacfl.federation.levels import Levels
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.model import Vector
-from pacfl.subspace import Clustering, assign_newcomers
+from pacfl.subspace import ClassSignatures, ClientSignature, Clustering, assign
+from pacfl.subspace.classes import FEWEST, from_messages
+from pacfl.subspace.classes import RANK as CLASS_RANK
+from pacfl.subspace.classes import SPLITS as CLASS_SPLITS
 
 Floats = NDArray[np.float32]
 
 ORTHONORMAL_WITHIN: Final = 1e-3  # of signatures in float32
+UNIT_WITHIN: Final = 1e-2  # of directions in float16
 MOST_COLUMNS: Final = 10_000  # of a signature per class
+MOST_CLASSES: Final = 100_000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -28,6 +33,7 @@ class PACFLState(State):
 
     initial: Vector  # what a cluster starts from, whenever it is opened
     bases: Mapping[ClientId, Floats] = field(default_factory=dict)
+    classes: Mapping[ClientId, ClassSignatures] = field(default_factory=dict)  # of clients that sent some
     clustering: Clustering | None = None
     levels: Levels | None = None  # where divisions are tried: the labels of the clustering are groups then
 
@@ -35,28 +41,64 @@ class PACFLState(State):
 def admitted(
     state: PACFLState,
     profiles: Mapping[ClientId, Message],
-    cluster: Callable[[Sequence[Floats], Sequence[Floats]], Clustering],
+    cluster: Callable[[Sequence[ClientSignature]], Clustering],
 ) -> PACFLState:
     """With clients that join, or return with other data; nobody else moves.
 
-    The first to join are clustered together, by their signatures and their split-half angles.
+    The first to join are clustered together, by their signatures.
     """
-    profiles = {c: p for c, p in profiles.items() if not np.array_equal(p["basis"], state.bases.get(c, ()))}
-    if not profiles:
+    sent = {c: _signature(profile) for c, profile in profiles.items()}
+    new = {c: signed for c, signed in sent.items() if not _same(signed, state.bases.get(c), state.classes.get(c))}
+    if not new:
         return state  # every client is as before
-    old = {c: basis for c, basis in state.bases.items() if c not in profiles}
-    bases = {**old, **{c: profile["basis"] for c, profile in profiles.items()}}
-    angles = [profile["split_half_angles"] for profile in profiles.values()]
+    nothing = np.empty(0)
+    old = {c: ClientSignature(u, nothing, state.classes.get(c)) for c, u in state.bases.items() if c not in new}
     if state.clustering is None or not old:
-        clustering = cluster(list(bases.values()), angles)
+        clustering = cluster(list(new.values()))
     else:
         known = state.clustering.subset([i for i, c in enumerate(state.bases) if c in old])
-        clustering, _ = assign_newcomers(known, list(old.values()), list(bases.values())[len(old) :], angles)
-    rows = _rows(list(bases), clustering.labels.tolist(), len(old), state)
+        clustering, _ = assign(known, list(old.values()), list(new.values()))
+    everybody = {**old, **new}
+    rows = _rows(list(everybody), _with_a_model(clustering.labels), len(old), state)
     models = np.vstack([state.models, *[state.initial] * (max(rows) + 1 - len(state.models))])
-    cluster_of = {**state.cluster_of, **dict(zip(bases, rows, strict=True))}
-    clustering = replace(clustering, labels=np.array(rows, dtype=np.intp))
-    return replace(state, models=models, cluster_of=cluster_of, bases=bases, clustering=clustering)
+    return replace(
+        state,
+        models=models,
+        cluster_of={**state.cluster_of, **dict(zip(everybody, rows, strict=True))},
+        bases={c: signed.basis for c, signed in everybody.items()},
+        classes={c: signed.classes for c, signed in everybody.items() if signed.classes is not None},
+        clustering=replace(clustering, labels=np.array(rows, dtype=np.intp)),
+    )
+
+
+def _signature(profile: Message) -> ClientSignature:
+    labelled = "labelled" in profile and bool(profile["labelled"][0])
+    return ClientSignature(profile["basis"], profile["split_half_angles"], from_messages(profile) if labelled else None)
+
+
+def _same(signed: ClientSignature, basis: Floats | None, classes: ClassSignatures | None) -> bool:
+    """Whether a client sent what it had sent before."""
+    if basis is None or not np.array_equal(signed.basis, basis) or (signed.classes is None) != (classes is None):
+        return False
+    own = signed.classes
+    return (
+        own is None
+        or classes is None
+        or (
+            own.names == classes.names
+            and np.array_equal(own.counts, classes.counts)
+            and np.array_equal(own.directions, classes.directions)
+        )
+    )
+
+
+def _with_a_model(labels: NDArray[np.intp]) -> list[int]:
+    """Clusters in which everybody trains: who joined nobody trains alone, or with all others if these are one."""
+    judged = labels[labels >= 0]
+    if len(np.unique(judged)) <= 1:
+        return [int(judged[0]) if len(judged) else 0] * len(labels)
+    alone = count(int(judged.max()) + 1)
+    return [int(k) if k >= 0 else next(alone) for k in labels]
 
 
 def check_signature(basis: NDArray[Any], split_half_angles: NDArray[Any]) -> None:
@@ -75,6 +117,33 @@ def check_signature(basis: NDArray[Any], split_half_angles: NDArray[Any]) -> Non
         raise InvalidReplyError(f"'split_half_angles' must be degrees from 0 to {90 * columns}")
 
 
+def check_classes(profile: Message) -> None:
+    """Refuse classes that do not belong together, directions that are none, and degrees that no two have."""
+    names, counts, directions, angles = (
+        profile[name] for name in ("classes", "class_counts", "class_directions", "class_angles")
+    )
+    n, features = len(names), len(profile["basis"])
+    if len(profile["labelled"]) != 1 or profile["labelled"][0] not in (0, 1) or (n and not profile["labelled"][0]):
+        raise InvalidReplyError("'labelled' must be 1 for a client with classes, or 0")
+    shapes = {
+        "class_counts": (n,),
+        "class_directions": (CLASS_RANK, features, n),
+        "class_angles": (CLASS_RANK, n, CLASS_SPLITS),
+    }
+    for name, shape in shapes.items():
+        if profile[name].shape != shape:
+            raise InvalidReplyError(f"{name!r} has shape {profile[name].shape}, expected {shape} for {n} classes")
+    if len({str(name) for name in names}) < n or list(map(str, names)) != sorted(map(str, names)):
+        raise InvalidReplyError("'classes' must be different and sorted")
+    if n and counts.min() < FEWEST:
+        raise InvalidReplyError(f"'class_counts' must be at least {FEWEST}, got {counts.min()}")
+    lengths = np.linalg.norm(directions.astype(np.float64), axis=1)
+    if not ((np.abs(lengths - 1) < UNIT_WITHIN) | (lengths == 0)).all() or not (lengths[:1] > 0).all():
+        raise InvalidReplyError("'class_directions' must have length 1")
+    if not ((angles >= 0) & (angles <= 90)).all():
+        raise InvalidReplyError("'class_angles' must be degrees from 0 to 90")
+
+
 def incomparable(state: PACFLState, profiles: Mapping[ClientId, Message]) -> dict[ClientId, str]:
     """Clients whose signatures have another number of features than those of others, or of most if all are new."""
     rows = {c: len(profile["basis"]) for c, profile in profiles.items()}
@@ -91,8 +160,9 @@ def without(state: PACFLState, clients: Set[ClientId]) -> PACFLState:
     cluster_of = {c: k for c, k in state.cluster_of.items() if c not in going}
     positions = [i for i, c in enumerate(state.bases) if c not in going]
     bases = {c: basis for c, basis in state.bases.items() if c not in going}
+    classes = {c: own for c, own in state.classes.items() if c not in going}
     clustering = state.clustering and state.clustering.subset(positions)
-    return replace(state, cluster_of=cluster_of, bases=bases, clustering=clustering)
+    return replace(state, cluster_of=cluster_of, bases=bases, classes=classes, clustering=clustering)
 
 
 def _rows(clients: Sequence[ClientId], labels: Sequence[int], n_old: int, state: PACFLState) -> list[int]:

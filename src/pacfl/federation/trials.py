@@ -186,7 +186,7 @@ def _proposed(state: PACFLState, group: int, linkage: Linkage) -> Trial | None:
     rows = levels.rows.get(group, (group,))
     parts = [tuple(i for i, c in enumerate(clients) if state.cluster_of[c] == row) for row in rows]
     parts = [part for part in parts if part]
-    divided = divide(state.clustering.distances(), parts, PARTS[len(parts) > 1], linkage)
+    divided = divide(state.clustering.input_distances(), parts, PARTS[len(parts) > 1], linkage)
     if len(divided) <= len(parts):
         return None
     parents = tuple(state.cluster_of[clients[part[0]]] for part in divided)
@@ -295,7 +295,7 @@ def placed(before: PACFLState, after: PACFLState) -> PACFLState:
 def _with_parts(state: PACFLState, newcomers: Sequence[ClientId]) -> PACFLState:
     """With newcomers, who are in groups so far, in parts of these."""
     assert state.clustering is not None  # there are groups
-    levels, distances = levels_of(state), state.clustering.distances()
+    levels, distances = levels_of(state), state.clustering.input_distances()
     position = {c: i for i, c in enumerate(state.bases)}
     old = [c for c in state.bases if c not in set(newcomers)]
 

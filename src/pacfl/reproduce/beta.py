@@ -11,7 +11,7 @@ from pacfl.reproduce.items import Item
 from pacfl.reproduce.outcome import Outcome
 from pacfl.reproduce.tables import NOT_RUN, PROTOCOLS, Runs, Table, accuracies, counted, named, over_seeds, percent
 
-AUTO = "pacfl"  # the method whose threshold is chosen for it
+AUTO = "pacfl(paper)"  # the method whose threshold is chosen for it
 
 
 def tables(item: Item, outcome: Outcome) -> list[Table]:
@@ -25,7 +25,7 @@ def _table(item: Item, outcome: Outcome, column: str) -> Table:
     title = f"{item.title}: {column}"
     if not cuts:
         reason = outcome["missing"].get(column, NOT_RUN)
-        return Table(title, head, (("pacfl", reason, *[""] * (len(head) - 2)),))
+        return Table(title, head, ((AUTO, reason, *[""] * (len(head) - 2)),))
     rows = tuple(
         (
             f"{method} (automatic)" if method == AUTO else method,

@@ -14,13 +14,14 @@ from pacfl.subspace.hierarchy import Labels, cut, in_order_of_appearance, level_
 from pacfl.subspace.newcomers import MergeSuggestion
 from pacfl.subspace.null import size_classes
 from pacfl.subspace.pairs import ClassNoise, ClassPairs, class_noise, compare_classes
+from pacfl.subspace.stability import FEWEST
 from pacfl.subspace.weighted import differences, reassign, settle, weighted_merges
 
 Array = NDArray[np.float64]
 
 CALIBRATIONS: Final = 4  # of the noise by what clusters show; it settles in one or two
 HALVES: Final = 30  # of the clients, to see whether they give the same clusters
-FEWEST_FOR_HALVES: Final = 8  # clients
+DIRECTIONS: Final = ((0, 1), (0,), (1,))  # of classes that are compared: all, or one, each at a share of the error rate
 DOUBTFUL: Final = 2.0  # standard deviations by which noise within clusters may differ from the predicted by chance
 
 
@@ -37,6 +38,7 @@ class ClassClusters:
     separation: float | None  # lowest height between two clusters over the limit that applies to it
     reproducibility: float | None  # of the least stable cluster in random halves of the clients; None for few clients
     calibration: float  # noise variance within clusters over the predicted
+    directions: tuple[int, ...]  # of classes that were compared
 
     def subset(self, rows: NDArray[np.intp]) -> "ClassClusters":
         """The same clusters of some of the clients."""
@@ -47,8 +49,25 @@ def cluster_classes(
     clients: Sequence[ClassSignatures], error_rate: float, seed: int = 0, n_clusters: int | None = None
 ) -> ClassClusters:
     """Clusters of clients by their classes; into n_clusters, or as many as chance does not explain."""
-    rng = np.random.default_rng(seed)
     noise = class_noise(clients)
+    if n_clusters is not None:
+        return _clusters(clients, noise, DIRECTIONS[0], error_rate, seed, n_clusters)
+    found = [_clusters(clients, noise, which, error_rate / len(DIRECTIONS), seed) for which in DIRECTIONS]
+    # The first is of all directions; fewer are better where the others do not differ
+    best = max(found, key=lambda one: (int(one.labels.max(initial=0)), one.separation or 0.0))
+    return _everybody(best, compare_classes(clients, noise))
+
+
+def _clusters(
+    clients: Sequence[ClassSignatures],
+    noise: ClassNoise,
+    directions: tuple[int, ...],
+    error_rate: float,
+    seed: int,
+    n_clusters: int | None = None,
+) -> ClassClusters:
+    """Clusters by some of the directions of classes."""
+    rng, noise = np.random.default_rng(seed), noise.only(directions)
     pairs = compare_classes(clients, noise)
     compared = np.flatnonzero(pairs.weights.any(axis=1))
     known, of_known = pairs.subset(compared), noise.subset(compared)
@@ -75,7 +94,19 @@ def cluster_classes(
         _separation(known, found, limits),
         _reproducibility(known, found, limits, rng),
         calibration,
+        directions,
     )
+
+
+def _everybody(clusters: ClassClusters, pairs: ClassPairs) -> ClassClusters:
+    """With clients in it that only other directions can judge: each where it differs least by all of them."""
+    left = np.flatnonzero((clusters.labels < 0) & pairs.weights[:, clusters.labels >= 0].any(axis=1))
+    if not len(left):
+        return clusters
+    difference = differences(pairs, clusters.labels)
+    labels = clusters.labels.copy()
+    labels[left] = difference[left].argmin(axis=1)
+    return replace(clusters, labels=labels)
 
 
 def _solve(pairs: ClassPairs, limits: Array, n_clusters: int | None) -> Labels:
@@ -126,7 +157,7 @@ def _separation(pairs: ClassPairs, labels: Labels, limits: Array) -> float | Non
 def _reproducibility(pairs: ClassPairs, labels: Labels, limits: Array, rng: np.random.Generator) -> float | None:
     """Mean overlap of the least stable cluster with clusters of random halves of the clients, 0 to 1."""
     n = len(labels)
-    if n < FEWEST_FOR_HALVES:
+    if n < FEWEST:
         return None
     if labels.max() == 0:
         return 1.0
@@ -148,7 +179,7 @@ def assign_by_classes(
     all clusters open new ones. A newcomer without evidence joins nobody.
     """
     n = len(clients) - n_new
-    noise = class_noise(clients, clusters.noise)
+    noise = class_noise(clients, clusters.noise).only(clusters.directions)
     rows = compare_classes(clients, noise, n_new).rescaled(clusters.calibration)
     members = [np.flatnonzero(clusters.labels == k) for k in range(int(clusters.labels.max()) + 1)]
     labels = np.concatenate([clusters.labels, np.full(n_new, -1, dtype=np.intp)])

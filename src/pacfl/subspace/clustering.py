@@ -1,7 +1,7 @@
 """Proximity -> clusters in one call, and the assignment of newcomers to them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -43,6 +43,12 @@ class Clustering:
         if self.reference_scale is None:
             return self.proximity
         return rescale_by_noise(self.proximity, self.noise_scale, self.reference_scale)
+
+    def input_distances(self) -> Array:
+        """Angles between all data of clients, each as if it had the noise of a typical client, in degrees."""
+        if self.classes is None:
+            return self.distances()
+        return rescale_by_noise(self.proximity, self.noise_scale)
 
     def merges(self) -> Array:
         """The dendrogram in scipy's form, heights in degrees; what nothing connects is merged last."""
@@ -126,6 +132,9 @@ class GivenCut:
     reasons: str
     guaranteed: bool
     not_guaranteed_because: str
+    compare: Literal["inputs", "classes"] = "inputs"
+    pairs: Mapping[str, int] | None = None
+    not_judged: Mapping[str, str] | None = None
 
 
 def _given(why: str, more: str = "") -> dict[str, Any]:

@@ -62,6 +62,13 @@ class ClassNoise:
     reference: Array  # (rank,) degrees: the noise of each direction of a typical class of a typical client
     dimensions: float  # of the noise: a squared length of variance 2 / d, mean 1, has d
 
+    def only(self, which: Sequence[int]) -> "ClassNoise":
+        """As if classes had only some of the directions."""
+        others = [k for k in range(self.variances.shape[2]) if k not in which]
+        variances = self.variances.copy()
+        variances[:, :, others] = np.inf
+        return replace(self, variances=variances)
+
     def subset(self, rows: NDArray[np.intp]) -> "ClassNoise":
         """The noise of some clients."""
         return replace(self, variances=self.variances[rows])

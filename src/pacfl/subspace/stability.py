@@ -11,6 +11,7 @@ from pacfl.subspace.hierarchy import Linkage, cut, merges
 Array = NDArray[np.float64]
 
 RESAMPLINGS: Final = 50  # halves of the federation that are clustered
+FEWEST: Final = 8  # clients: halves of fewer say nothing
 PANEL: Final = 300  # clients at most in one of them, so that it takes seconds for any federation
 
 
@@ -20,10 +21,10 @@ def reproducibility(
     """Overlap of the least stable cluster at each level with clusters of random halves of the clients, 0 to 1.
 
     For every cluster the mean, over halves that have members of it, of its Jaccard index with the most similar cluster
-    of the half (Hennig, 2007); the least over clusters.
+    of the half (Hennig, 2007); the least over clusters. 1 for fewer than 8 clients, of which halves say nothing.
     """
     n = len(proximity)
-    if n < 4 or not levels:
+    if n < FEWEST or not levels:
         return [1.0] * len(levels)
     wholes = [cut(tree, level) for level in levels]
     found: list[list[Array]] = [[] for _ in levels]

@@ -25,7 +25,7 @@ from pacfl.subspace.noise_scale import (
 )
 from pacfl.subspace.null import noise_energies, null_limits, size_classes
 from pacfl.subspace.proximity import Measure, Signatures
-from pacfl.subspace.stability import reproducibility
+from pacfl.subspace.stability import FEWEST, reproducibility
 
 Array = NDArray[np.float64]
 Finding = Literal["homogeneous", "distinct", "gradual"]
@@ -147,7 +147,7 @@ def choose(
     doubt = "; ".join(doubts) or None
     evidence = Evidence(
         finding=finding,
-        reasons=_reasons(finding, cuts, chosen, limits, error_rate, doubt),
+        reasons=_reasons(finding, cuts, chosen, limits, error_rate, doubt, len(square)),
         error_rate=error_rate,
         floor=reference,
         floors_from="clients" if known.any() else "neighbours",
@@ -157,7 +157,7 @@ def choose(
         null_limits=tuple(float(limit) for limit in limits),
         heights=tuple(float(h) for h in tree[::-1, 2][:10] / reference),
         separation=None if done is None or undone is None or done == 0 else undone / done,
-        reproducibility=chosen.reproducibility,
+        reproducibility=chosen.reproducibility if len(square) >= FEWEST else None,
         cuts=tuple(cuts),
     )
     return Choice(threshold, labels, evidence)
@@ -204,7 +204,7 @@ def _finding(cuts: list[Cut], chosen: Cut) -> Finding:
 
 
 def _reasons(
-    finding: Finding, cuts: list[Cut], chosen: Cut, limits: Array, error_rate: float, doubt: str | None
+    finding: Finding, cuts: list[Cut], chosen: Cut, limits: Array, error_rate: float, doubt: str | None, n: int
 ) -> str:
     """The evidence in a few sentences."""
     by_chance = (
@@ -218,6 +218,8 @@ def _reasons(
     share = chosen.reproducibility
     overlap = "completely" if share == 1 else f"with a mean overlap of {share:.1%} or more"
     reproduced = f"random halves of the clients reproduce each of them {overlap}"
+    if n < FEWEST:
+        reproduced = f"{n} clients are too few to see whether halves of them give the same"
     if finding == "distinct":
         return f"{apart}, and {reproduced}.{claim}"
     return (

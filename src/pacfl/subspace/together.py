@@ -66,7 +66,7 @@ def cluster_clients(
     groups = _connected(clients)
     also_inputs = compare == "auto" and n_clusters is None
     labels = _across(classes.labels, groups, inputs.labels) if also_inputs else classes.labels
-    reference = float(classes.noise.reference[0])
+    reference = float(classes.noise.reference[classes.directions[0]])
     return replace(
         inputs,
         reference_scale=reference,
@@ -233,7 +233,7 @@ def _evidence(
         finding="homogeneous" if found <= 1 else "distinct" if stable else "gradual",
         reasons=f"{reasons} This error rate is not guaranteed: {doubt}.",
         error_rate=ERROR_RATE,
-        floor=float(classes.noise.reference[0]),
+        floor=float(classes.noise.reference[classes.directions[0]]),
         floors_from="clients",
         guaranteed=False,
         not_guaranteed_because=doubt,
