@@ -1,7 +1,7 @@
 """Proximity -> clusters in one call, and the assignment of newcomers to them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -126,6 +126,9 @@ class GivenCut:
     reasons: str
     guaranteed: bool
     not_guaranteed_because: str
+    compare: Literal["inputs", "classes", "both"] = "inputs"
+    pairs: Mapping[str, int] | None = None  # as in Evidence
+    not_judged: Mapping[str, str] | None = None
 
 
 def _given(why: str, more: str = "") -> dict[str, Any]:
