@@ -8,7 +8,6 @@ import numpy as np
 from pacfl.errors import DataError
 from pacfl.report.summary import ClientClustering, Clients, SignatureFederation
 from pacfl.signatures import federation
-from pacfl.subspace.hierarchy import dendrogram
 
 
 def is_federation(folder: Path) -> bool:
@@ -22,10 +21,9 @@ def read(folder: Path) -> SignatureFederation:
     clustering, n = stored.clustering, len(stored.names)
     if n < 2:
         raise DataError(f"{folder}: has one client, so there is nothing to cluster; let others join first")
-    merges = dendrogram(clustering.distances(), clustering.linkage)
     return SignatureFederation(
         name=folder.resolve().name,
         hash=hashlib.blake2b((folder / federation.STATE).read_bytes(), digest_size=8).hexdigest(),
         clients=Clients.named(stored.names),
-        clustering=ClientClustering(np.arange(n), clustering, merges),
+        clustering=ClientClustering(np.arange(n), clustering, clustering.merges()),
     )
