@@ -5,7 +5,9 @@ import hashlib
 import io
 import json
 import struct
+import warnings
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,11 @@ from hypothesis import strategies as st
 from pacfl.errors import DataError, SignatureError
 from pacfl.signatures import cluster_files, sigfile, sign_file
 from pacfl.signatures import federation as federations
+from pacfl.signatures.commands import FewSamplesWarning
 from pacfl.signatures.federation import Federation
-from pacfl.signatures.reading import Reading, read
+from pacfl.signatures.reading import Reading, Samples, read
 from pacfl.signatures.sigfile import MAGIC, PREFIX, SignatureFile
+from pacfl.signatures.signing import sign
 from pacfl.subspace import proximity
 from tests.fuzz.damage import damaged, examples, refused_or_read, rewritten, within
 
@@ -27,6 +31,8 @@ often = examples(60)
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 6)) + 2
+Y = np.repeat(["a", "b", "c"], 10)
+LABELLED = sign("x", Samples(X, Y), 2, Reading(labels="y"))
 PIXELS = RNG.integers(0, 255, (8, 9, 3)).astype(np.uint8)
 
 
@@ -44,11 +50,15 @@ def npz(**members: bytes) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.fixture(scope="module", params=["plain", "private"])
+@pytest.fixture(scope="module", params=["plain", "private", "labelled"])
 def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     folder = tmp_path_factory.mktemp("signed")
-    np.save(folder / "x.npy", X)
-    sign_file(folder / "x.npy", folder / "a.sig", rank=2, epsilon=1.0 if request.param == "private" else None)
+    np.savez(folder / "x.npz", x=X, y=Y)
+    how = Reading(labels="y", minimum_count=5) if request.param == "labelled" else None
+    epsilon = 1.0 if request.param == "private" else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FewSamplesWarning)
+        sign_file(folder / "x.npz", folder / "a.sig", rank=2, reading=how, epsilon=epsilon)
     return (folder / "a.sig").read_bytes()
 
 
@@ -68,13 +78,16 @@ def test_a_signature_forged_under_a_right_checksum_is_refused_or_usable(
     header = data.draw(rewritten(json.loads(whole[PREFIX.size : PREFIX.size + length])))
     basis = whole[PREFIX.size + length : -sigfile.DIGEST_BYTES]
     text = json.dumps(header).encode()
-    body = struct.pack("<8sHI", MAGIC, 1, len(text)) + text + data.draw(st.just(basis) | damaged(basis))
+    version = data.draw(st.sampled_from([2, 2, 2, 1]))
+    body = struct.pack("<8sHI", MAGIC, version, len(text)) + text + data.draw(st.just(basis) | damaged(basis))
     (tmp_path / "a.sig").write_bytes(body + hashlib.sha256(body).digest())
     signature = refused_or_read(lambda: sigfile.read(tmp_path / "a.sig"), SignatureError)
     if signature is not None:
         json.dumps(signature.contents(), allow_nan=False)
         refused_or_read(lambda: federations.federate({"a": signature, "b": signature}, threshold=1.0), DataError)
         assert proximity([signature.basis, signature.basis]).max() < 0.1
+        if signature.classes is not None:
+            refused_or_read(lambda: federations.federate(dict.fromkeys("abc", signature)), DataError)
 
 
 def parquet(folder: Path) -> bytes:
@@ -145,13 +158,13 @@ def test_an_image_that_would_fill_memory_is_refused(tmp_path: Path) -> None:
         read(tmp_path, Reading())
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a federation of four."""
+@pytest.fixture(scope="module", params=["plain", "labelled"])
+def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a federation of four, one of them without labels."""
     folder = tmp_path_factory.mktemp("stored")
-    np.save(folder / "x.npy", X)
-    signature = sign_file(folder / "x.npy", folder / "x.sig", rank=2)
-    federations.save(federations.federate(dict.fromkeys("abcd", signature)), folder)
+    plain = sign("x", Samples(X), 2, Reading())
+    signature = plain if request.param == "plain" else LABELLED
+    federations.save(federations.federate({**dict.fromkeys("abc", signature), "d": plain}), folder)
     return folder
 
 
@@ -161,7 +174,9 @@ def used(federation: Federation) -> None:
     federation.mean_angles()
     angles = {federation.clustering.measure: np.ones(3)}
     newcomer = SignatureFile(federation.bases[0], 2, False, "raw", 9, angles)
-    refused_or_read(lambda: federations.join(federation, {"a newcomer": newcomer}), DataError)
+    for classes in (None, LABELLED.classes):
+        one = replace(newcomer, classes=classes)
+        refused_or_read(lambda one=one: federations.join(federation, {"a newcomer": one}), DataError)
 
 
 @often
@@ -198,6 +213,16 @@ def test_a_forged_federation_is_refused_or_usable(stored: Path, tmp_path: Path, 
                     np.array(["a", "a", "a", "a"]),
                     np.full((4, 6, 2), 7.0),
                     np.array(3),
+                    np.full((2, 9, 6), 0.5, np.float16),
+                    np.zeros((2, 9, 16), np.float32),
+                    np.full((3, 6), np.inf),
+                    np.zeros((3, 6)),
+                    np.full((4, 3, 2), np.nan),
+                    np.full((4, 3, 2), 1e-300),
+                    np.full((3, 2), 1e300),
+                    np.ones((3, 2)),
+                    np.array([1e-300, 1e-300]),
+                    np.full(9, 4),
                     arrays[name][:-1] if arrays[name].ndim else arrays[name],
                 ]
             )

@@ -214,8 +214,10 @@ def test_what_cannot_join_is_refused_and_changes_nothing() -> None:
         found.partial_fit({"g0-0": client(0, 0)})
     with pytest.raises(DataError, match="differ in features"):
         found.partial_fit([client(0, 0, features=20)])
-    with pytest.raises(DataError, match="labels are not used"):
-        found.fit(clients(), np.zeros(8))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="one array; if its first axis"):
+        found.fit(clients(), np.zeros(8))
+    with pytest.raises(DataError, match="second argument `ys`; leave y out"):
+        found.fit(clients(), y=np.zeros(8))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="threshold changed since the clients were clustered; call fit again"):
         found.set_params(threshold=3.0).predict([client(0, 9)])
     assert len(found.names_) == 8

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import linkage
 
-from pacfl.subspace import ClientSignature, adjusted_rand_index, assign, class_signatures, cluster_clients, signature
+from pacfl.subspace import (
+    ClientSignature,
+    adjusted_rand_index,
+    assign,
+    class_signatures,
+    cluster_clients,
+    evidence_of,
+    signature,
+)
 from pacfl.subspace import split_half_angles as halves_of
 from pacfl.subspace.class_clustering import cluster_classes
 from pacfl.subspace.class_null import _highest_merges, _null_sums, noise_spectrum
@@ -149,6 +157,36 @@ def test_a_number_of_clusters_is_given():
     found = cluster_clients(clients, n_clusters=2)
     assert adjusted_rand_index(found.labels, np.arange(20) % 2) == 1
     assert found.evidence["finding"] == "given"
+
+
+def test_a_number_of_clusters_without_a_chain_of_shared_classes_is_cut_by_inputs():
+    """No dendrogram of classes connects the two groups; a client without a class is no group."""
+    clients = federation(8, equal, relabel=[IDENTITY, IDENTITY + 10])
+    found = cluster_clients(clients, n_clusters=2)
+    assert (found.classes, found.labels.max()) == (None, 1)
+    small = client(*samples(np.random.default_rng(1), [2] * CLASSES))
+    assert cluster_clients([*clients[::2], small], n_clusters=2).classes is not None
+
+
+def test_pairs_are_counted_as_they_were_compared():
+    """A labelled client without evidence is compared with nobody; compare = "classes" never asks inputs."""
+    small = client(*samples(np.random.default_rng(1), [2] * CLASSES))
+    found = cluster_clients([*federation(6, equal), small])
+    assert found.evidence["pairs"] == {"classes": 15, "inputs": 0, "none": 6}
+    assert "no class in common" not in found.evidence["reasons"]
+    apart = cluster_clients(federation(6, equal, relabel=[IDENTITY, IDENTITY + 10]), compare="classes")
+    assert apart.evidence["pairs"] == {"classes": 6, "inputs": 0, "none": 9}
+    assert apart.evidence["compare"] == "classes"
+
+
+@pytest.mark.parametrize("how", [{"compare": "classes"}, {"n_clusters": 2}], ids=str)
+def test_newcomers_join_where_some_were_not_comparable_and_inputs_decide_nothing(how):
+    small = client(*samples(np.random.default_rng(1), [2] * CLASSES))
+    clients = [*federation(8, equal, relabel=[IDENTITY, SHIFTED]), small]
+    known = cluster_clients(clients, **how)
+    joined, _ = assign(known, clients, federation(2, equal, seed=5, relabel=[SHIFTED]))
+    assert joined.labels[8:].tolist() == [-1, known.labels[1], known.labels[1]]
+    assert evidence_of(joined).compare == "classes"
 
 
 def test_names_of_classes_and_order_of_clients_do_not_matter():

@@ -1,7 +1,7 @@
 """Signatures and federations in words and tables."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from pacfl.signatures import Federation, Joined, SignatureFile
 from pacfl.signatures.federation import count
 
 FEWEST_SHOWN: Final = 20  # steps: shorter work needs no progress bar
+MOST_LISTED: Final = 40  # classes or columns; --json has all
 
 
 @contextmanager
@@ -51,6 +52,7 @@ def print_federation(federation: Federation, folder: Path | None, as_json: bool)
     out.print(reasons, highlight=False)
     if because and because.lower() not in reasons.lower():
         out.print(f"Not guaranteed: {because}", highlight=False)
+    _print_without_cluster(federation.not_judged())
     if folder is not None:
         out.print(f"Stored in {escape(str(folder))}", highlight=False)
 
@@ -61,25 +63,39 @@ def print_joined(joined: Joined, folder: Path, as_json: bool) -> None:
         print(json.dumps(joined.summary()))
         return
     for name, cluster in joined.placed.items():
+        if cluster < 0:
+            continue
         does = "opens" if cluster in joined.opened else "joins"
         out.print(f"{escape(name)} {does} cluster {cluster}", highlight=False)
+    _print_without_cluster({n: why for n, why in joined.federation.not_judged().items() if n in joined.placed})
     for suggestion in joined.suggestions:
         (a, b), name = suggestion.clusters, list(joined.placed)[suggestion.newcomer]
         out.print(f"suggestion: {escape(name)} is close to clusters {a} and {b}; merge them?", highlight=False)
     out.print(f"{joined.federation.size()}, stored in {escape(str(folder))}", highlight=False)
 
 
+def _print_without_cluster(why: Mapping[str, str]) -> None:
+    """Clients in no cluster, and what would help them."""
+    for name, reason in why.items():
+        out.print(f"{escape(name)} cannot be judged and is in no cluster: {reason}", highlight=False)
+
+
 def print_signature(signature: SignatureFile, title: str) -> None:
     """Everything that is in a signature file."""
     contents = signature.contents()
     split_half_angles = contents.pop("self_angles")
-    privacy = contents.pop("privacy")
+    privacy, classes, columns = (contents.pop(key) for key in ("privacy", "classes", "columns"))
     if privacy is not None:
         contents["samples"] = "not disclosed"
         contents |= {"private": f"epsilon {privacy['epsilon']:g}, delta {privacy['delta']:g} for each sample"}
         contents["reduced by"] = privacy["reduction"]
     table = Table(title=escape(title), show_header=False)
     table.add_row("basis", f"{contents.pop('features')} features by {contents.pop('directions')} directions, float32")
+    contents = {key: value for key, value in contents.items() if value is not None}
+    if columns is not None:
+        contents["columns"] = _listed(columns)
+    if classes is not None:
+        contents["classes"] = _classes(classes["names"], classes["counts"])
     for key, value in contents.items():
         table.add_row(key.replace("_", " "), escape(str(value)))
     for measure, angles in split_half_angles.items():
@@ -91,6 +107,18 @@ def print_signature(signature: SignatureFile, title: str) -> None:
     out.print(f"This is all that is in the file. {_disclosure(signature)}", highlight=False)
 
 
+def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
+    """Which classes there are, with their samples."""
+    if not names:
+        return "none has enough samples"
+    return f"{len(names)}: {_listed([f'{name} ({n})' for name, n in zip(names, counts, strict=True)])}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return ", ".join(names[:MOST_LISTED]) + more
+
+
 def _disclosure(signature: SignatureFile) -> str:
     """What the file shows of the samples."""
     if signature.samples is None:
@@ -98,7 +126,11 @@ def _disclosure(signature: SignatureFile) -> str:
     if signature.samples <= signature.rank:
         verb = "is" if signature.samples == 1 else "are"
         return f"{count(signature.samples, 'sample')} {verb} in it: the basis spans what it was computed from."
-    return (
+    shown = (
         f"The basis is computed from {signature.samples} samples and shows what they have in common; "
         "it is not private. --epsilon hides every sample."
     )
+    if signature.classes is None or not len(signature.classes):
+        return shown
+    names = "how many classes there are" if signature.key else "which classes there are"
+    return f"{shown} It also shows {names}, how many samples each has, and what these have in common."

@@ -1,6 +1,7 @@
 """Options that say how data are read and where the dendrogram is cut."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,9 +15,25 @@ PerClass = Annotated[
     str | None,
     typer.Option(
         metavar="LABELS",
-        help="Decompose every class on its own. Where the labels are: an array of the .npz, a column, "
+        help="Decompose every class on its own and orthonormalise, to imitate the published code. "
+        "LABELS as for --labels.",
+    ),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LABELS",
+        help="Compare the same classes with each other. Where the labels are: an array of the .npz, a column, "
         "a .npy file, or 'folders' for images.",
     ),
+]
+HashLabels = Annotated[
+    Path | None,
+    typer.Option(metavar="KEYFILE", help="Hash the names of classes with the federation's key in this file."),
+]
+MinimumCount = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Leave out classes with fewer samples. [default: 4]", show_default=False),
 ]
 Prepare = Annotated[
     Preprocess | None,
@@ -51,9 +68,12 @@ def reading(
     resize: str | None,
     grey: bool,
     preprocess: Preprocess | None,
+    labels: str | None = None,
+    hash_labels: Path | None = None,
+    minimum_count: int | None = None,
 ) -> Reading | None:
     """The reading that the options describe; None if none was given."""
-    given = (array, per_class, drop, header, resize, grey or None, preprocess)
+    given = (array, per_class, drop, header, resize, grey or None, preprocess, labels, hash_labels, minimum_count)
     if all(value is None for value in given):
         return None
     return Reading(
@@ -64,6 +84,9 @@ def reading(
         None if resize is None else _size(resize),
         grey,
         preprocess or "raw",
+        labels,
+        hash_labels,
+        minimum_count,
     )
 
 

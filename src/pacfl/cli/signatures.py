@@ -14,7 +14,10 @@ from pacfl.cli.signature_options import (
     ArrayName,
     Drop,
     Grey,
+    HashLabels,
     Header,
+    Labels,
+    MinimumCount,
     PerClass,
     Pictures,
     Prepare,
@@ -27,13 +30,16 @@ from pacfl.errors import MissingLibraryError
 from pacfl.signatures import FewSamplesWarning, cluster_files, figures, join_files, sigfile, sign_file
 from pacfl.signatures import demo as digits
 from pacfl.signatures.signing import RANK
-from pacfl.subspace import Linkage, Measure
+from pacfl.subspace import Compare, Linkage, Measure
 
 
 @app.command()
 def sign(
     data: Annotated[Path, typer.Argument(help=".npy, .npz, .csv, .parquet, or a folder of images.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The signature file to write, NAME.sig.")],
+    labels: Labels = None,
+    hash_labels: HashLabels = None,
+    minimum_count: MinimumCount = None,
     rank: Rank = None,
     per_class: PerClass = None,
     preprocess: Prepare = None,
@@ -51,7 +57,7 @@ def sign(
     as_json: AsJson = False,
 ) -> None:
     """Write the signature of your data: the one small file that you share."""
-    how = reading(array, per_class, drop, header, resize, grey, preprocess)
+    how = reading(array, per_class, drop, header, resize, grey, preprocess, labels, hash_labels, minimum_count)
     rank = rank or RANK
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FewSamplesWarning)
@@ -84,12 +90,17 @@ def cluster(
     force: Annotated[bool, typer.Option("--force", help="Replace the federation that is in the folder.")] = False,
     threshold: Annotated[str, typer.Option(metavar="auto|DEGREES", help="Where to cut the dendrogram.")] = "auto",
     clusters: Annotated[int | None, typer.Option(min=1, metavar="K", help="Cut into K clusters instead.")] = None,
+    compare: Annotated[
+        Compare,
+        typer.Option(help="The same classes, all inputs, or classes where clients share labelled ones (auto)."),
+    ] = "auto",
     measure: Annotated[
         Measure | None,
         typer.Option(help="Of the angles between two signatures. Default: smallest, or sum where that is always 0."),
     ] = None,
     linkage: Annotated[Linkage, typer.Option(help="Between clusters.")] = "average",
     pictures: Pictures = None,
+    labels: Labels = None,
     rank: Rank = None,
     per_class: PerClass = None,
     preprocess: Prepare = None,
@@ -105,7 +116,8 @@ def cluster(
         federation = cluster_files(
             files,
             rank=rank,
-            reading=reading(array, per_class, drop, header, resize, grey, preprocess),
+            reading=reading(array, per_class, drop, header, resize, grey, preprocess, labels),
+            compare=compare,
             measure=measure,
             linkage=linkage,
             threshold=degrees_of(threshold),
@@ -123,6 +135,7 @@ def join(
     folder: Annotated[Path, typer.Argument(help="Folder of a federation, made by 'pacfl cluster'.")],
     files: Annotated[list[Path], typer.Argument(help="Signature or data files of newcomers.")],
     pictures: Pictures = None,
+    labels: Labels = None,
     array: ArrayName = None,
     drop: Drop = None,
     header: Header = None,
@@ -136,6 +149,7 @@ def join(
             array=array,
             drop=drop or (),
             header=header,
+            labels=labels,
             pictures=_drawable(pictures),
             on_progress=advance,
         )

@@ -21,10 +21,9 @@ def read(folder: Path) -> SignatureFederation:
     clustering, n = stored.clustering, len(stored.names)
     if n < 2:
         raise DataError(f"{folder}: has one client, so there is nothing to cluster; let others join first")
-    merges = clustering.merges()
     return SignatureFederation(
         name=folder.resolve().name,
         hash=hashlib.blake2b((folder / federation.STATE).read_bytes(), digest_size=8).hexdigest(),
         clients=Clients.named(stored.names),
-        clustering=ClientClustering(np.arange(n), clustering, merges),
+        clustering=ClientClustering(np.arange(n), clustering, clustering.merges()),
     )

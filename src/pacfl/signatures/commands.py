@@ -12,10 +12,11 @@ from pacfl.files import locked
 from pacfl.privacy import private_signature
 from pacfl.signatures import figures, sigfile
 from pacfl.signatures.federation import Federation, Joined, Progress, check_output, federate, join, load, save
-from pacfl.signatures.reading import Array, Reading, read
+from pacfl.signatures.reading import Array, Reading, read_samples
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.signatures.signing import RANK, named, sign
-from pacfl.subspace import Linkage, Measure
+from pacfl.signatures.signing import RANK, column_names, named, sign
+from pacfl.subspace import ClassSignatures, Compare, Linkage, Measure
+from pacfl.subspace.classes import RANK as DIRECTIONS_OF_CLASS
 
 SUFFIX: Final = ".sig"
 DELTA: Final = 1e-5
@@ -46,10 +47,12 @@ def sign_file(
     if epsilon is None and delta is not None:
         raise DataError("--delta belongs to a guarantee of privacy; give --epsilon too")
     how = reading or Reading()
+    how.check()
     if epsilon is None:
-        x, labels = read(path, how)
-        signed = sign(str(path), x, labels, rank, how)
-        _check_enough_samples(path, labels, len(x), rank)
+        samples = read_samples(path, how)
+        signed = sign(str(path), samples, rank, how)
+        _check_enough_samples(path, samples.labels if signed.per_class else None, len(samples.x), rank)
+        _check_enough_of_classes(path, signed.classes)
     else:
         signed = _sign_privately(path, rank, how, epsilon, DELTA if delta is None else delta)
     sigfile.write(output, signed)
@@ -61,6 +64,7 @@ def cluster_files(
     *,
     rank: int | None = None,
     reading: Reading | None = None,
+    compare: Compare = "auto",
     measure: Measure | None = None,
     linkage: Linkage = "average",
     threshold: float | None = None,
@@ -72,10 +76,18 @@ def cluster_files(
 ) -> Federation:
     """The federation of the clients in signature or data files, one file each; stored in the folder `output`.
 
-    rank, reading: for data files, which are signed on the way. force: replace a federation in the folder.
+    compare: the same classes, all inputs, or, with `auto`, classes where clients share labelled ones. rank, reading:
+    for data files, which are signed on the way. force: replace a federation in the folder.
     """
     if threshold is not None and clusters is not None:
         raise DataError("give either --threshold or --clusters, not both")
+    if compare == "classes" and threshold is not None:
+        raise DataError(
+            "--threshold in degrees cuts the angles between all inputs; leave it out with --compare classes, "
+            "or use --compare inputs"
+        )
+    if compare == "classes" and linkage != "average":
+        raise DataError(f"--compare classes uses average linkage, got {linkage}; use --compare inputs for others")
     if clusters is not None and clusters > len(paths):
         raise DataError(f"--clusters {clusters} is more than there are clients, {len(paths)}")
     if output is None and (force or pictures):
@@ -83,7 +95,7 @@ def cluster_files(
     if output is not None:
         check_output(output, force)
     clients = _open_clients(paths, rank, reading, on_progress)
-    federation = federate(clients, measure, linkage, threshold, clusters, on_progress)
+    federation = federate(clients, measure, linkage, threshold, clusters, on_progress, compare=compare)
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         with locked(output):
@@ -99,16 +111,17 @@ def join_files(
     array: str | None = None,
     drop: Sequence[str] = (),
     header: bool | None = None,
+    labels: str | None = None,
     pictures: figures.Picture | None = None,
     on_progress: Progress = lambda *_: None,
 ) -> Joined:
     """The federation in a folder with newcomers in it, written back. Two processes at once wait for each other.
 
-    array, drop, header: how newcomers' data files are read; the rest is as for the federation.
+    array, drop, header, labels: how newcomers' data files are read; the rest is as for the federation.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder; make one with 'pacfl cluster ... -o {folder}'")
-    given = array is not None or bool(drop) or header is not None
+    given = array is not None or bool(drop) or header is not None or labels is not None
     with locked(folder):
         federation = load(folder)
         settings = federation.settings
@@ -116,7 +129,11 @@ def join_files(
         if given or any(path.suffix != SUFFIX for path in paths):
             if settings.per_class:
                 raise DataError("the federation's signatures are per class; sign newcomers with --per-class first")
-            rank, how = settings.rank, Reading.from_identity(settings.preprocess, array, tuple(drop), header)
+            if labels is not None and settings.labels.startswith("names hashed"):
+                raise DataError(
+                    "the federation's names of classes are hashed; sign newcomers with --labels and --hash-labels first"
+                )
+            rank, how = settings.rank, Reading.from_identity(settings.preprocess, array, tuple(drop), header, labels)
         joined = join(federation, _open_clients(paths, rank, how, on_progress))
         save(joined.federation, folder, pictures)
     return joined
@@ -138,7 +155,8 @@ def _open_clients(
     clients = {}
     rank, how = rank or RANK, reading or Reading()
     for name, path in zip(names, paths, strict=True):
-        clients[name] = sigfile.read(path) if path.suffix == SUFFIX else sign(str(path), *read(path, how), rank, how)
+        stored = path.suffix == SUFFIX
+        clients[name] = sigfile.read(path) if stored else sign(str(path), read_samples(path, how), rank, how)
         on_progress("reading", 1, len(paths))
     return clients
 
@@ -151,10 +169,18 @@ def _sign_privately(path: Path, rank: int, how: Reading, epsilon: float, delta: 
         )
     if how.per_class is not None:
         raise DataError(f"{path}: a signature per class shows the number of classes; leave it out with --epsilon")
+    if how.labels is not None:
+        raise DataError(
+            f"{path}: signatures of classes are not private yet, and show which classes there are; "
+            "leave out --labels or --epsilon"
+        )
+    samples = read_samples(path, how)
     with named(str(path)):
-        made = private_signature(read(path, how)[0], rank, epsilon, delta)
-    basis = made.basis.astype(np.float32)
-    return SignatureFile(basis, rank, False, how.identity(), None, made.split_half_angles, made.guarantee)
+        made = private_signature(samples.x, rank, epsilon, delta)
+    return SignatureFile(
+        *(made.basis.astype(np.float32), rank, False, how.identity(), None, made.split_half_angles, made.guarantee),
+        columns=column_names(samples.columns),
+    )
 
 
 def _check_enough_samples(path: Path, labels: Array | None, n: int, rank: int) -> None:
@@ -176,3 +202,18 @@ def _check_enough_samples(path: Path, labels: Array | None, n: int, rank: int) -
             FewSamplesWarning,
             stacklevel=3,
         )
+
+
+def _check_enough_of_classes(path: Path, classes: ClassSignatures | None) -> None:
+    """Warn of classes with few samples."""
+    enough = ENOUGH_SAMPLES * DIRECTIONS_OF_CLASS
+    if classes is None or not (classes.counts < enough).any():
+        return
+    k, few = int(classes.counts.argmin()), int((classes.counts < enough).sum())
+    warnings.warn(
+        f"{path}: {few} of {len(classes)} classes have fewer than {enough} samples, class {classes.names[k]} has "
+        f"{classes.counts[k]}: their directions may resemble single samples; "
+        f"leave them out with --minimum-count {enough}",
+        FewSamplesWarning,
+        stacklevel=3,
+    )

@@ -14,13 +14,15 @@ from pacfl.settings import NonNegative, PositiveInt, check_value
 from pacfl.signatures import figures
 from pacfl.signatures.federation import Clients, Federation, Joined, federate, join
 from pacfl.signatures.reading import Preprocess, Reading, preprocessed
+from pacfl.signatures.reading import Samples as Signable
 from pacfl.signatures.signing import RANK, named, sign
-from pacfl.subspace import Evidence, GivenCut, Linkage, Measure, MergeSuggestion, evidence_of
+from pacfl.subspace import Compare, Evidence, GivenCut, Linkage, Measure, MergeSuggestion, evidence_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Samples = Mapping[str, ArrayLike] | Iterable[ArrayLike]  # one array (n, ...) for each client
+Labels = Mapping[str, ArrayLike | None] | Iterable[ArrayLike | None] | None  # one array (n,) for each; None: has none
 
 PARAMETERS: Final[Mapping[str, Any]] = {
     "rank": PositiveInt,
@@ -29,6 +31,7 @@ PARAMETERS: Final[Mapping[str, Any]] = {
     "measure": Literal["auto"] | Measure,
     "linkage": Linkage,
     "preprocess": Preprocess,
+    "compare": Compare,
 }
 
 
@@ -45,10 +48,14 @@ class PACFLClustering:
     linkage : between clusters: "average", "weighted", "complete", "single" or "ward".
     preprocess : of each client's samples: "raw" (unchanged), "normalise" (mean 0 and standard deviation 1) or "unit"
         (samples of length 1).
+    compare : "classes", the same classes of clients, which needs the labels of all; "inputs", all their samples, as the
+        paper does; or "auto", classes where clients share labelled ones, and inputs where they do not. A threshold in
+        degrees, and linkages other than "average", compare inputs.
 
     Attributes, once clients were clustered
     ---------------------------------------
-    labels_ : (n,) the cluster of each client, from 0.
+    labels_ : (n,) the cluster of each client, from 0; -1 for clients that cannot be judged and are in no cluster.
+    not_judged_ : why, by the names of these clients, and what would help.
     n_clusters_ : how many clusters there are.
     names_ : the clients' names: the keys of a mapping, or "client 0", "client 1", ...
     threshold_ : degrees at which the dendrogram was cut. Automatic thresholds, and those of a number of clusters, cut
@@ -83,6 +90,17 @@ class PACFLClustering:
     >>> clustering.partial_fit({"site 7": client(0)}).labels_
     array([0, 0, 0, 1, 1, 1, 0])
 
+    Six clients with the same samples, of which the last three give them other labels:
+
+    >>> def labelled(shift):
+    ...     y = np.repeat([0, 1, 2], 40)
+    ...     return 5 * np.eye(20)[y] + rng.normal(size=(120, 20)), (y + shift) % 3
+    >>> xs, ys = zip(*[labelled(shift) for shift in (0, 0, 0, 1, 1, 1)])
+    >>> PACFLClustering().fit(xs).labels_
+    array([0, 0, 0, 0, 0, 0])
+    >>> PACFLClustering().fit(xs, ys).labels_
+    array([0, 0, 0, 1, 1, 1])
+
     """
 
     federation_: Federation
@@ -97,6 +115,7 @@ class PACFLClustering:
         measure: Measure | Literal["auto"] = "auto",
         linkage: Linkage = "average",
         preprocess: Preprocess = "raw",
+        compare: Compare = "auto",
     ) -> None:
         """Store the parameters; `fit` checks them, because `set_params` may change one after the other."""
         self.rank = rank
@@ -105,48 +124,51 @@ class PACFLClustering:
         self.measure = measure
         self.linkage = linkage
         self.preprocess = preprocess
+        self.compare = compare
 
-    def fit(self, xs: Samples, y: None = None) -> Self:
+    def fit(self, xs: Samples, ys: Labels = None, *, y: None = None) -> Self:
         """Sign and cluster the clients.
 
-        xs: an array (n, ...) for each client, in a list or by name. y: not used, there for scikit-learn.
+        xs: an array (n, ...) for each client, in a list or by name. ys: the classes (n,) of its samples, in a list or
+        by name; None for a client without labels. y: not used, there for scikit-learn.
         """
-        _check_no_labels(y)
+        _check_not_named_y(y)
         self._check_parameters()
-        clients = self._signed(xs, 0)
+        clients = self._signed(xs, ys, 0)
         if not clients:
             raise DataError("there is no client to cluster; give one array (n, ...) for each")
         if self.clusters is not None and self.clusters > len(clients):
             raise ConfigError(f"clusters={self.clusters} is more than there are clients, {len(clients)}")
         measure = None if self.measure == "auto" else self.measure
         threshold = None if self.threshold == "auto" else float(self.threshold)
-        self.federation_ = federate(clients, measure, self.linkage, threshold, self.clusters)
+        self.federation_ = federate(clients, measure, self.linkage, threshold, self.clusters, compare=self.compare)
         self.merge_suggestions_ = ()
         self._fitted_with = self.get_params()
         return self
 
-    def fit_predict(self, xs: Samples, y: None = None) -> NDArray[np.intp]:
-        """The clusters of the clients: `fit(xs).labels_`."""
-        return self.fit(xs, y).labels_
+    def fit_predict(self, xs: Samples, ys: Labels = None, *, y: None = None) -> NDArray[np.intp]:
+        """The clusters of the clients: `fit(xs, ys).labels_`."""
+        return self.fit(xs, ys, y=y).labels_
 
-    def predict(self, xs: Samples) -> NDArray[np.intp]:
+    def predict(self, xs: Samples, ys: Labels = None) -> NDArray[np.intp]:
         """The clusters (m,) that newcomers would get from `partial_fit`; nothing changes.
 
         A newcomer outside every cluster gets a label from `n_clusters_` on: it would open a cluster. Newcomers of one
-        call may share such a cluster, so what is predicted for one can depend on the others.
+        call may share such a cluster, so what is predicted for one can depend on the others. One that cannot be judged
+        gets -1.
         """
-        joined = self._joined(xs)
+        joined = self._joined(xs, ys)
         return np.array([] if joined is None else list(joined.placed.values()), dtype=np.intp)
 
-    def partial_fit(self, xs: Samples, y: None = None) -> Self:
+    def partial_fit(self, xs: Samples, ys: Labels = None, *, y: None = None) -> Self:
         """Let newcomers join: each the nearest cluster within the threshold, or a new one. No other client moves.
 
         Without clients to join, it is `fit`.
         """
-        _check_no_labels(y)
+        _check_not_named_y(y)
         if not hasattr(self, "federation_"):
-            return self.fit(xs)
-        joined = self._joined(xs)
+            return self.fit(xs, ys)
+        joined = self._joined(xs, ys)
         n = len(self.names_)
         if joined is not None:
             self.federation_ = joined.federation
@@ -187,6 +209,11 @@ class PACFLClustering:
     def labels_(self) -> NDArray[np.intp]:
         """The cluster of each client."""
         return self._fitted().clustering.labels
+
+    @property
+    def not_judged_(self) -> dict[str, str]:
+        """Clients in no cluster, and why."""
+        return self._fitted().not_judged()
 
     @property
     def n_clusters_(self) -> int:
@@ -249,23 +276,27 @@ class PACFLClustering:
             raise NotFittedError("this PACFLClustering has no clusters yet; call fit first")
         return self.federation_
 
-    def _joined(self, xs: Samples) -> Joined | None:
+    def _joined(self, xs: Samples, ys: Labels) -> Joined | None:
         """The federation with newcomers in it; None if there are none."""
         federation = self._fitted()
         changed = [name for name, value in self.get_params().items() if value != self._fitted_with[name]]
         if changed:
             raise ConfigError(f"{', '.join(changed)} changed since the clients were clustered; call fit again")
-        newcomers = self._signed(xs, len(federation.names))
+        newcomers = self._signed(xs, ys, len(federation.names))
         return join(federation, newcomers) if newcomers else None
 
-    def _signed(self, xs: Samples, first: int) -> Clients:
+    def _signed(self, xs: Samples, ys: Labels, first: int) -> Clients:
         """The signatures of clients by name; those without one are numbered from `first` on."""
         how = Reading(preprocess=self.preprocess)
+        arrays = _by_name(xs, first)
+        labels = _labels_by_name(ys, list(arrays))
         signed = {}
-        for name, x in _by_name(xs, first).items():
+        for name, x in arrays.items():
+            y = labels[name]
             with named(name):
                 samples = preprocessed(np.asarray(x), self.preprocess)
-            signed[name] = sign(name, samples, None, self.rank, how)
+                of_samples = None if y is None else np.asarray(y)
+            signed[name] = sign(name, Signable(samples, of_samples), self.rank, how)
         return signed
 
     def _check_parameters(self) -> None:
@@ -273,6 +304,11 @@ class PACFLClustering:
             check_value(name, value, PARAMETERS[name])
         if self.threshold != "auto" and self.clusters is not None:
             raise ConfigError(f"give threshold or clusters, not both; got {self.threshold} and {self.clusters}")
+        if self.compare == "classes" and (self.threshold != "auto" or self.linkage != "average"):
+            raise ConfigError(
+                f"compare='classes' needs threshold='auto' and linkage='average', got {self.threshold!r} and "
+                f"{self.linkage!r}; use compare='inputs' for others"
+            )
 
 
 def _by_name(xs: Samples, first: int) -> dict[str, ArrayLike]:
@@ -289,9 +325,31 @@ def _by_name(xs: Samples, first: int) -> dict[str, ArrayLike]:
     return {f"client {i}": x for i, x in enumerate(xs, first)}
 
 
-def _check_no_labels(y: object) -> None:
+def _labels_by_name(ys: Labels, names: list[str]) -> dict[str, ArrayLike | None]:
+    """The labels of each client, None for one without."""
+    if ys is None:
+        return dict.fromkeys(names)
+    if isinstance(ys, str) or hasattr(ys, "shape") or hasattr(ys, "__array__"):
+        raise DataError(
+            "expected a list of label arrays, one (n,) for each client, got one array; "
+            "if its first axis is that of the clients, give list(y)"
+        )
+    given = dict(ys) if isinstance(ys, Mapping) else None
+    if given is None:
+        listed = list(ys)
+        if len(listed) != len(names):
+            raise DataError(f"labels of {len(listed)} clients were given for {len(names)}; give None for those without")
+        return dict(zip(names, listed, strict=True))
+    for one, other, what in ((names, given, "has no labels"), (list(given), names, "has labels but no samples")):
+        lacking = [name for name in one if name not in other]
+        if lacking:
+            raise DataError(f"{lacking[0]}: {what}; name the same clients, with None for those without labels")
+    return given
+
+
+def _check_not_named_y(y: object) -> None:
     if y is not None:
-        raise DataError("the clusters come from samples alone, and labels are not used; leave y out")
+        raise DataError("labels are given for each client, as the second argument `ys`; leave y out")
 
 
 def _html_row(tag: str, cells: Iterable[str]) -> str:

@@ -14,15 +14,26 @@ from scipy.spatial.distance import squareform
 from pacfl.errors import DataError
 from pacfl.files import replaced, write_atomically
 from pacfl.npz import archive_shapes
-from pacfl.signatures import figures
-from pacfl.signatures.sigfile import SignatureFile, SignatureSettings
-from pacfl.subspace import LINKAGES, MEASURES, Clustering, Linkage, Measure, MergeSuggestion, assign_newcomers
-from pacfl.subspace import cluster as cluster_proximity
-from pacfl.subspace import proximity as proximity_of
+from pacfl.signatures import class_state, figures
+from pacfl.signatures.sigfile import NOT_LABELLED, SignatureFile, SignatureSettings
+from pacfl.subspace import (
+    LINKAGES,
+    MEASURES,
+    ClassSignatures,
+    ClientSignature,
+    Clustering,
+    Compare,
+    Linkage,
+    Measure,
+    MergeSuggestion,
+    assign,
+    cluster_clients,
+)
 from pacfl.subspace.hierarchy import check_proximity
 from pacfl.subspace.proximity import stack
+from pacfl.subspace.together import compared_pairs, obstacle
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 NAMES_SHOWN: Final = 8
 STATE: Final = "proximity.npz"
 SUMMARY: Final = "clusters.json"
@@ -44,16 +55,34 @@ class Federation:
     bases: tuple[NDArray[np.float32], ...]
     settings: SignatureSettings  # of all signatures, newcomers' too
     clustering: Clustering
+    classes: tuple[ClassSignatures | None, ...]  # of each client; None without labels
+
+    def clients(self) -> list[ClientSignature]:
+        """What newcomers are compared with."""
+        nothing = np.empty(0)
+        return [ClientSignature(basis, nothing, own) for basis, own in zip(self.bases, self.classes, strict=True)]
+
+    def not_judged(self) -> dict[str, str]:
+        """Clients that are in no cluster, and why."""
+        clients = self.clients()
+        return {self.names[i]: obstacle(clients[i]) for i in np.flatnonzero(self.clustering.labels < 0).tolist()}
 
     def clusters(self) -> list[list[str]]:
-        """Names by cluster."""
+        """Names by cluster; clients that cannot be judged are in none."""
         labels = self.clustering.labels
         return [[self.names[i] for i in np.flatnonzero(labels == k)] for k in range(int(labels.max()) + 1)]
 
     def unit(self) -> str:
         """The unit of the threshold."""
+        if self.clustering.classes is not None:
+            return "degrees, adjusted to the noise of a typical class of a typical client"
         adjusted = self.clustering.reference_scale is not None
         return "degrees, adjusted to the noise of a typical client" if adjusted else "degrees"
+
+    def kind(self) -> str:
+        """Which angles were compared."""
+        classes = self.clustering.classes is not None
+        return "angle between the same classes" if classes else f"{self.clustering.measure} angle"
 
     def summary(self) -> dict[str, Any]:
         """The contents of clusters.json."""
@@ -63,41 +92,62 @@ class Federation:
             "unit": self.unit(),
             "measure": self.clustering.measure,
             "linkage": self.clustering.linkage,
+            "compare": self.clustering.evidence.get("compare", "inputs"),
+            "pairs": compared_pairs(self.clustering, self.clients()),
+            "not_judged": self.not_judged(),
             "evidence": self.clustering.evidence,
             "clusters": self.clusters(),
         }
 
-    def mean_angles(self) -> list[tuple[float, float | None]]:
-        """For every cluster: the mean angle inside it, and to the nearest other cluster, in degrees."""
-        labels, proximity = self.clustering.labels, self.clustering.proximity
+    def mean_angles(self) -> list[tuple[float | None, float | None]]:
+        """For every cluster: the mean angle inside it, and to the nearest other cluster, in degrees.
+
+        Where classes were compared, angles between the same classes, by their evidence; None where there is none.
+        """
+        labels = self.clustering.labels
         members = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
         rows = []
         for c, own in enumerate(members):
-            pairs = len(own) * (len(own) - 1)
-            inside = float(proximity[np.ix_(own, own)].sum() / pairs) if pairs else 0.0
-            others = [float(proximity[np.ix_(own, m)].mean()) for d, m in enumerate(members) if d != c]
-            rows.append((inside, min(others) if others else None))
+            inside = 0.0 if len(own) == 1 else self._mean_angle(own, own)
+            others = [self._mean_angle(own, other) for d, other in enumerate(members) if d != c]
+            rows.append((inside, min((angle for angle in others if angle is not None), default=None)))
         return rows
+
+    def _mean_angle(self, a: NDArray[np.intp], b: NDArray[np.intp]) -> float | None:
+        """Between two sets of clients, or within one; a client's angle to itself does not count."""
+        block, classes, scale = np.ix_(a, b), self.clustering.classes, self.clustering.reference_scale
+        if classes is None or scale is None:
+            pairs = len(a) * len(b) - int(np.isin(a, b).sum())
+            return float(self.clustering.proximity[block].sum() / pairs)
+        evidence = float(classes.pairs.weights[block].sum())
+        return float(np.sqrt(classes.pairs.squares[block].sum() / evidence)) * scale if evidence else None
 
     def table(self) -> list[tuple[str, ...]]:
         """A heading, and for every cluster its number, its size, its angles and the names of some of its members."""
         rows: list[tuple[str, ...]] = [("cluster", "clients", "angle inside", "to the nearest other", "names")]
         for k, (names, (inside, outside)) in enumerate(zip(self.clusters(), self.mean_angles(), strict=True)):
             more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-            outer = "-" if outside is None else f"{outside:.2f}°"
-            rows.append((str(k), str(len(names)), f"{inside:.2f}°", outer, ", ".join(names[:NAMES_SHOWN]) + more))
+            angles = ("-" if angle is None else f"{angle:.2f}°" for angle in (inside, outside))
+            rows.append((str(k), str(len(names)), *angles, ", ".join(names[:NAMES_SHOWN]) + more))
         return rows
 
     def cut(self) -> str:
         """Where the dendrogram was cut, in words."""
         clustering, scale = self.clustering, self.clustering.reference_scale
+        if clustering.classes is not None:
+            return (
+                f"Threshold {clustering.threshold:.4g}° on angles between the same classes, weighted by evidence; "
+                f"noise of a typical class {scale:.3g}°"
+            )
         return f"Threshold {clustering.threshold:.4g}° on {clustering.measure} angles, {clustering.linkage} linkage" + (
             "" if scale is None else f"; noise of a typical client {scale:.3g}°"
         )
 
     def size(self) -> str:
         """How many clients and clusters there are, in words."""
-        return f"{count(len(self.names), 'client')} in {count(len(self.clusters()), 'cluster')}"
+        left = int((self.clustering.labels < 0).sum())
+        size = f"{count(len(self.names), 'client')} in {count(len(self.clusters()), 'cluster')}"
+        return size if not left else f"{size}, {left} not judged"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +155,7 @@ class Joined:
     """A federation after newcomers joined it."""
 
     federation: Federation
-    placed: dict[str, int]  # the newcomers' clusters
+    placed: dict[str, int]  # the newcomers' clusters; -1 for those that cannot be judged
     opened: list[int]  # clusters that did not exist before
     suggestions: tuple[MergeSuggestion, ...]
 
@@ -130,6 +180,8 @@ def federate(
     threshold: float | None = None,
     clusters: int | None = None,
     on_progress: Progress = lambda *_: None,
+    *,
+    compare: Compare = "auto",
 ) -> Federation:
     """The federation of named clients, clustered at a threshold, into some clusters, or automatically.
 
@@ -139,13 +191,28 @@ def federate(
     bases = tuple(client.basis for client in clients.values())
     if measure is None:
         measure = "sum" if 2 * max(basis.shape[1] for basis in bases) > settings.features else "smallest"
-    proximity = proximity_of(bases, measure, on_rows=lambda rows: on_progress("comparing", rows, len(bases)))
     caveats = [NORMALISED] if settings.preprocess.endswith("normalise") else []
-    angles = [client.split_half_angles.get(measure, np.empty(0)) for client in clients.values()]
-    clustering = cluster_proximity(
-        proximity, angles, measure, linkage, threshold, clusters, signatures=bases, caveats=caveats
+    without = [name for name, client in clients.items() if client.classes is None]
+    if compare == "classes" and without:
+        raise DataError(
+            f"{_listed(without)}: have no labels, which comparing classes needs; sign with --labels, "
+            "or let 'auto' use the inputs of these clients"
+        )
+    clustering = cluster_clients(
+        _compared(clients, measure),
+        *(compare, measure, linkage, threshold, clusters),
+        caveats=caveats,
+        on_rows=lambda rows: on_progress("comparing", rows, len(bases)),
     )
-    return Federation(tuple(clients), bases, settings, clustering)
+    return Federation(tuple(clients), bases, settings, clustering, tuple(c.classes for c in clients.values()))
+
+
+def _compared(clients: Clients, measure: Measure) -> list[ClientSignature]:
+    """The parts of signatures that are compared."""
+    return [
+        ClientSignature(client.basis, client.split_half_angles.get(measure, np.empty(0)), client.classes)
+        for client in clients.values()
+    ]
 
 
 def join(federation: Federation, newcomers: Clients) -> Joined:
@@ -153,40 +220,55 @@ def join(federation: Federation, newcomers: Clients) -> Joined:
     members = [name for name in newcomers if name in federation.names]
     if members:
         raise DataError(f"{', '.join(members)}: already in the federation; nothing was changed")
-    check_comparable({"the federation": federation.settings, **{n: c.settings for n, c in newcomers.items()}})
-    old, bases = federation.clustering, tuple(client.basis for client in newcomers.values())
-    angles = [client.split_half_angles.get(old.measure, np.empty(0)) for client in newcomers.values()]
+    settings = check_comparable(
+        {"the federation": federation.settings, **{n: c.settings for n, c in newcomers.items()}}
+    )
+    old = federation.clustering
     try:
-        clustering, suggestions = assign_newcomers(old, federation.bases, bases, angles)
+        clustering, suggestions = assign(old, federation.clients(), _compared(newcomers, old.measure))
     except ValueError as error:
         raise DataError(f"newcomers cannot be placed: {error}; cluster all clients again instead") from None
     labels = clustering.labels[len(old.labels) :].tolist()
     after = replace(
         federation,
         names=(*federation.names, *newcomers),
-        bases=(*federation.bases, *bases),
+        bases=(*federation.bases, *(client.basis for client in newcomers.values())),
+        settings=settings,
         clustering=clustering,
+        classes=(*federation.classes, *(client.classes for client in newcomers.values())),
     )
     opened = sorted({k for k in labels if k > int(old.labels.max())})
     return Joined(after, dict(zip(newcomers, labels, strict=True)), opened, suggestions)
 
 
 def check_comparable(made: Mapping[str, SignatureSettings]) -> SignatureSettings:
-    """The settings that all signatures share; where they differ, an error that names who and how."""
-    for key in ("protection", "features", "preprocess", "per_class", "rank"):
+    """The settings that all signatures share; where they differ, an error that names who and how.
+
+    Clients without labels go with all others; those with labels must name their classes in the same way.
+    """
+    for key in ("protection", "features", "encoder", "sketch", "preprocess", "per_class", "rank", "labels"):
         names: dict[object, list[str]] = {}
         for name, settings in made.items():
-            names.setdefault(getattr(settings, key), []).append(name)
+            value = getattr(settings, key)
+            if (key, value) != ("labels", NOT_LABELLED):
+                names.setdefault(value, []).append(name)
         if len(names) > 1:
             kinds = "; ".join(f"{value}: {_listed(who)}" for value, who in names.items())
             raise DataError(
                 f"signatures must be made with the same settings, these differ in {_WORDS.get(key, key)}: {kinds}. "
-                "Angles between them mean nothing; sign again with the same options"
+                f"{_MEANINGLESS.get(key, 'Angles between them mean nothing')}; sign again with the same options"
             )
-    return next(iter(made.values()))
+    labelled = (settings for settings in made.values() if settings.labels != NOT_LABELLED)
+    return next(labelled, next(iter(made.values())))
 
 
-_WORDS: Final = {"protection": "privacy", "preprocess": "preprocessing", "per_class": "per-class decomposition"}
+_WORDS: Final = {
+    "protection": "privacy",
+    "preprocess": "preprocessing",
+    "per_class": "per-class decomposition",
+    "labels": "how classes are named",
+}
+_MEANINGLESS: Final = {"labels": "Which classes are the same cannot be seen"}
 
 
 def check_output(folder: Path, force: bool = False) -> None:
@@ -216,6 +298,7 @@ def save(federation: Federation, folder: Path, pictures: figures.Picture | None 
         padded[:, : basis.shape[1]] = basis
     keys = ("measure", "linkage", "reference_scale", "threshold", "evidence")
     settings = {"format": FORMAT, "signatures": asdict(federation.settings)}
+    settings |= class_state.settings_of(clustering)
     with replaced(folder / STATE) as file:
         np.savez(
             file,
@@ -226,6 +309,7 @@ def save(federation: Federation, folder: Path, pictures: figures.Picture | None 
             bases=bases,
             directions=np.array([basis.shape[1] for basis in federation.bases]),
             settings=np.array(json.dumps(settings | {key: getattr(clustering, key) for key in keys})),
+            **class_state.arrays_of(federation.classes, clustering),
         )
     write_atomically(folder / SUMMARY, (json.dumps(federation.summary(), indent=2, allow_nan=False) + "\n").encode())
     for path in folder.iterdir():
@@ -243,17 +327,21 @@ def load(folder: Path) -> Federation:
             settings = json.loads(str(state["settings"]))
             if settings.pop("format") != FORMAT:
                 raise DataError(f"{folder}: was written by another release of pacfl; cluster again")
-            counts, bases = state["directions"], state["bases"]
+            counts, bases, names = state["directions"], state["bases"], state["names"]
+            of_classes, of_inputs = settings.pop("classes"), settings.pop("inputs")
             federation = Federation(
-                names=tuple(str(name) for name in state["names"]),
+                names=tuple(str(name) for name in names),
                 bases=tuple(basis[:, :count] for basis, count in zip(bases, counts, strict=True)),
                 settings=SignatureSettings(**settings.pop("signatures")),
                 clustering=Clustering(
                     proximity=squareform(state["proximity"]),
                     noise_scale=state["noise_scale"],
                     labels=state["labels"],
+                    classes=class_state.clusters_from(of_classes, state),
+                    inputs=class_state.inputs_from(of_inputs, state),
                     **settings,
                 ),
+                classes=class_state.signatures_from(state, len(names), bases.shape[1]),
             )
             _check(federation)
             return federation
@@ -278,18 +366,23 @@ def _check(federation: Federation) -> None:
         "distinct names": len(set(federation.names)) == n,
         "labels": clustering.labels.shape == (n,)
         and clustering.labels.dtype.kind in "ui"
-        and set(clustering.labels.tolist()) == set(range(int(clustering.labels.max()) + 1)),
+        and set(clustering.labels.tolist()) - ({-1} if clustering.classes is not None else set())
+        == set(range(int(clustering.labels.max()) + 1)),
         "noise_scale": clustering.noise_scale.shape == (n,)
         and bool((np.isfinite(clustering.noise_scale) & (clustering.noise_scale > 0)).all()),
         "threshold": all(isinstance(x, float) and 0 <= x < np.inf for x in numbers) and clustering.reference_scale != 0,
         "measure and linkage": clustering.measure in MEASURES and clustering.linkage in LINKAGES,
-        "reasons": isinstance(clustering.evidence.get("reasons"), str),
+        "reasons": isinstance(clustering.evidence.get("reasons"), str)
+        and clustering.evidence.get("compare", "inputs") in ("inputs", "classes", "both"),
+        "comparison of classes": class_state.are_valid(clustering, federation.classes),
         "settings of its signatures": signed.features == len(federation.bases[0])
         and type(signed.rank) is int
         and signed.rank > 0
         and isinstance(signed.per_class, bool)
         and isinstance(signed.preprocess, str)
-        and isinstance(signed.protection, str),
+        and isinstance(signed.protection, str)
+        and isinstance(signed.labels, str)
+        and all(text is None or isinstance(text, str) for text in (signed.encoder, signed.sketch)),
     }
     lacking = [what for what, there in valid.items() if not there]
     if lacking:

@@ -10,7 +10,6 @@ from scipy.cluster.hierarchy import leaves_list
 
 from pacfl.errors import library
 from pacfl.files import replaced
-from pacfl.subspace.hierarchy import dendrogram
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +58,7 @@ def _draw_dendrogram(federation: "Federation", axes: "Axes") -> None:
     clustering = federation.clustering
     labels = list(federation.names) if len(federation.names) <= MOST_NAMES else None
     draw_dendrogram(
-        dendrogram(clustering.distances(), clustering.linkage),
+        clustering.merges(),
         ax=axes,
         labels=labels,
         no_labels=labels is None,
@@ -70,23 +69,23 @@ def _draw_dendrogram(federation: "Federation", axes: "Axes") -> None:
         leaf_rotation=90,
     )
     axes.axhline(clustering.threshold, color="black", linestyle="--", linewidth=0.8)
-    axes.set_ylabel(f"{clustering.measure} angle ({federation.unit()})")
+    axes.set_ylabel(f"{federation.kind()} ({federation.unit()})")
     n_clusters = int(clustering.labels.max()) + 1
     axes.set_title(f"{n_clusters} cluster{'s'[: n_clusters != 1]} at {clustering.threshold:.3g} degrees")
 
 
 def _draw_heatmap(federation: "Federation", axes: "Axes") -> None:
     clustering = federation.clustering
-    tree = dendrogram(clustering.distances(), clustering.linkage)
-    order = np.lexsort([np.argsort(leaves_list(tree)), clustering.labels])
-    image = axes.imshow(clustering.proximity[np.ix_(order, order)], cmap="viridis", interpolation="nearest")
+    order = np.lexsort([np.argsort(leaves_list(clustering.merges())), clustering.labels])
+    angles = clustering.proximity if clustering.classes is None else clustering.distances()
+    image = axes.imshow(angles[np.ix_(order, order)], cmap="viridis", interpolation="nearest")
     for boundary in np.flatnonzero(np.diff(clustering.labels[order])) + 0.5:
         axes.axhline(boundary, color="white", linewidth=0.8)
         axes.axvline(boundary, color="white", linewidth=0.8)
     if len(order) <= MOST_NAMES // 3:
         axes.set_xticks(range(len(order)), [federation.names[i] for i in order], rotation=90, fontsize=7)
         axes.set_yticks(range(len(order)), [federation.names[i] for i in order], fontsize=7)
-    axes.figure.colorbar(image, ax=axes, label=f"{clustering.measure} angle (degrees)")
+    axes.figure.colorbar(image, ax=axes, label=f"{federation.kind()} (degrees)")
     axes.set_title("Angles between clients, by cluster")
 
 

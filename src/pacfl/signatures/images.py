@@ -23,8 +23,9 @@ SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", "
 def read_images(path: Path, how: "Reading") -> tuple[Array, Array | None]:
     """Pixels (n, height, width, 3), or (n, height, width) in grey, and the names of the images' folders (n,)."""
     library("PIL.Image", f"{path}: reading images", "images")
-    if how.per_class not in (None, "folders"):
-        raise DataError(f"{path}: labels of images are the names of their folders; use --per-class folders")
+    if how.labels_at not in (None, "folders"):
+        option = "--labels" if how.per_class is None else "--per-class"
+        raise DataError(f"{path}: labels of images are the names of their folders; use {option} folders")
     files = sorted(f for f in path.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
     if not files:
         raise DataError(f"{path}: has no images ({', '.join(sorted(SUFFIXES))})")
@@ -36,7 +37,7 @@ def read_images(path: Path, how: "Reading") -> tuple[Array, Array | None]:
                 f"{file}: is {_size(images[-1])}, {files[0].name} is {_size(images[0])}; "
                 "make them equal with --resize WxH"
             )
-    labels = None if how.per_class is None else np.array([str(f.parent.relative_to(path)) for f in files])
+    labels = None if how.labels_at is None else np.array([str(f.parent.relative_to(path)) for f in files])
     return np.stack(images), labels
 
 

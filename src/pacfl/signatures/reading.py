@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from pacfl.errors import DataError, PacflError
 from pacfl.npz import archive_shapes, array_shape
 from pacfl.signatures.images import read_images
 from pacfl.signatures.tables import read_csv, read_parquet
+from pacfl.subspace.classes import FEWEST
 
 Array = NDArray[Any]
 Preprocess = Literal["raw", "normalise", "unit"]
@@ -30,6 +31,31 @@ class Reading:
     resize: tuple[int, int] | None = None  # images: width, height
     grey: bool = False
     preprocess: Preprocess = "raw"
+    labels: str | None = None  # where the labels are whose classes are compared, as for per_class
+    hash_labels: Path | None = None  # file with the key that the names of classes are hashed with
+    minimum_count: int | None = None  # samples of a class that is in the signature
+
+    @property
+    def labels_at(self) -> str | None:
+        """Where the labels are, whatever they are read for."""
+        return self.labels if self.per_class is None else self.per_class
+
+    def check(self) -> None:
+        """Refuse options that do not go together."""
+        if self.per_class is not None and self.labels is not None:
+            raise DataError(
+                "--labels compares the same classes, --per-class imitates the published code; give one of them"
+            )
+        for option in ("hash_labels", "minimum_count"):
+            if getattr(self, option) is not None and self.labels is None:
+                raise DataError(
+                    f"--{option.replace('_', '-')} applies to classes; say where their labels are: --labels"
+                )
+        if self.minimum_count is not None and self.minimum_count < FEWEST:
+            raise DataError(
+                f"--minimum-count must be at least {FEWEST}, got {self.minimum_count}: "
+                "the noise of a class is measured from halves of at least two samples"
+            )
 
     def identity(self) -> str:
         """What must be equal for two signatures to be compared."""
@@ -37,18 +63,36 @@ class Reading:
         return ", ".join([*steps, *(["grey"] if self.grey else []), self.preprocess])
 
     @classmethod
-    def from_identity(cls, identity: str, array: str | None, drop: tuple[str, ...], header: bool | None) -> "Reading":
+    def from_identity(
+        cls, identity: str, array: str | None, drop: tuple[str, ...], header: bool | None, labels: str | None = None
+    ) -> "Reading":
         """The reading of whole signatures with this identity."""
         found = re.fullmatch(rf"(?:resize (\d+)x(\d+), )?(grey, )?({'|'.join(PREPROCESSES)})", identity)
         if found is None:
             raise DataError(f"data cannot be prepared as {identity!r}; sign them first, and give the signature files")
         width, height, grey, preprocess = found.groups()
         size = None if width is None else (int(width), int(height))
-        return cls(array, None, drop, header, size, grey is not None, PREPROCESSES[PREPROCESSES.index(preprocess)])
+        known = PREPROCESSES[PREPROCESSES.index(preprocess)]
+        return cls(array, None, drop, header, size, grey is not None, known, labels)
+
+
+class Samples(NamedTuple):
+    """What is in a data file."""
+
+    x: Array  # (n, ...)
+    labels: Array | None = None  # (n,)
+    columns: tuple[str, ...] | None = None  # names of the features of a table
 
 
 def read(path: Path, how: Reading) -> tuple[Array, Array | None]:
-    """Samples (n, ...) and labels (n,), or None if signatures are not per class."""
+    """Samples (n, ...) and labels (n,), or None if no labels are asked for."""
+    x, labels, _ = read_samples(path, how)
+    return x, labels
+
+
+def read_samples(path: Path, how: Reading) -> Samples:
+    """Samples with their labels, if they are asked for, and the names of a table's columns, if it has some."""
+    how.check()
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
     kind = "folder" if path.is_dir() else path.suffix.lower()
@@ -60,14 +104,14 @@ def read(path: Path, how: Reading) -> tuple[Array, Array | None]:
             what = "folders of images" if kinds == ("folder",) else f"{', '.join(kinds)} files"
             raise DataError(f"{path}: --{option} applies to {what} only; leave it out")
     try:
-        x, labels = _READERS[kind](path, how)
+        found = Samples(*_READERS[kind](path, how))
     except PacflError:
         raise
     except Exception as error:  # a damaged file can make a decoder fail in any way, and each library has its own
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(f"{path}: cannot be read as {kind}: {reason}") from None
     try:
-        return preprocessed(x, how.preprocess), labels
+        return found._replace(x=preprocessed(found.x, how.preprocess))
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: {error}") from None
 
@@ -78,11 +122,11 @@ def preprocessed(x: Array, how: Preprocess) -> Array:
 
 
 def _read_npy(path: Path, how: Reading) -> tuple[Array, Array | None]:
-    if how.per_class is None:
+    if how.labels_at is None:
         return _load_npy(path), None
-    labels = Path(how.per_class)
+    labels = Path(how.labels_at)
     if not labels.exists():
-        raise DataError(f"{path}: labels for a .npy file are wanted in another .npy file, found no {how.per_class}")
+        raise DataError(f"{path}: labels for a .npy file are wanted in another .npy file, found no {how.labels_at}")
     return _load_npy(path), _load_npy(labels)
 
 
@@ -99,13 +143,13 @@ def _read_npz(path: Path, how: Reading) -> tuple[Array, Array | None]:
         name = names[0]
     if name is None:
         raise DataError(f"{path}: holds the arrays {', '.join(names)}; name one with --array")
-    if how.per_class is not None and how.per_class not in names:
-        raise DataError(f"{path}: has no array {how.per_class!r} of labels, only {', '.join(names)}")
+    if how.labels_at is not None and how.labels_at not in names:
+        raise DataError(f"{path}: has no array {how.labels_at!r} of labels, only {', '.join(names)}")
     with np.load(path, allow_pickle=False) as arrays:
-        return arrays[name], None if how.per_class is None else arrays[how.per_class]
+        return arrays[name], None if how.labels_at is None else arrays[how.labels_at]
 
 
-_READERS: Final[Mapping[str, Callable[[Path, Reading], tuple[Array, Array | None]]]] = {
+_READERS: Final[Mapping[str, Callable[[Path, Reading], tuple[Any, ...]]]] = {  # the fields of Samples
     ".npy": _read_npy,
     ".npz": _read_npz,
     ".csv": read_csv,

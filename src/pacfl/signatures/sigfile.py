@@ -1,12 +1,17 @@
 """Signature files: what a client shares instead of its data.
 
-    PACFLSIG | version, 2 bytes | header length, 4 bytes | header, JSON | basis, float32, by columns | SHA-256 of it all
+    PACFLSIG | version, 2 bytes | header length, 4 bytes | header, JSON | basis, float32, by columns | classes
+             | SHA-256 of it all
 
-All numbers little-endian. The header describes the rest; nothing in the file is executed or unpickled.
+Classes, of labelled data only: directions, float16, (rank, classes, features), then split-half angles, float32, (rank,
+classes, splits). All numbers little-endian. The header describes the rest; nothing in the file is executed or
+unpickled. Version 1 had no classes and none of the fields from `classes` on.
 """
 
 import hashlib
 import json
+import math
+import re
 import struct
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,20 +24,27 @@ from pacfl.errors import SignatureError
 from pacfl.files import write_atomically
 from pacfl.privacy import Guarantee
 from pacfl.privacy.gaussian import check_budget
-from pacfl.subspace import MEASURES
+from pacfl.signatures.class_arrays import check_names, restored, shapes, stored
+from pacfl.signatures.labels import HASH_CHARACTERS, MOST_NAME
+from pacfl.subspace import MEASURES, ClassSignatures
+from pacfl.subspace.classes import RANK, SPLITS
 from pacfl.subspace.proximity import ORTHONORMAL_WITHIN
 from pacfl.subspace.split_half import SplitHalfAngles
 
 MAGIC: Final = b"PACFLSIG"
-VERSION: Final = 1
+VERSION: Final = 2
+READABLE: Final = (1, 2)
 PREFIX: Final = struct.Struct("<8sHI")
 DIGEST_BYTES: Final = 32
-MOST_HEADER_BYTES: Final = 1 << 16
+MOST_HEADER_BYTES: Final = 1 << 20  # names of columns and classes are in it
 MOST_FEATURES: Final = 1 << 24
 MOST_DIRECTIONS: Final = 1 << 12
 MOST_BASIS_BYTES: Final = 1 << 28
 MOST_SPLIT_HALF_ANGLES: Final = 1024
 MOST_REDUCTION: Final = 100  # characters
+SHA256_CHARACTERS: Final = 64
+NOT_LABELLED: Final = "none"
+LATER: Final = ("classes", "columns", "key", "schema", "encoder", "sketch")  # fields that version 1 did not have
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,9 @@ class SignatureSettings:
     per_class: bool
     preprocess: str
     protection: str  # whether and how it was made private
+    labels: str = NOT_LABELLED  # whether and how its classes are named; those without labels go with all others
+    encoder: str | None = None
+    sketch: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +72,28 @@ class SignatureFile:
     samples: int | None  # None where even their number is private
     split_half_angles: SplitHalfAngles = field(default_factory=dict)
     privacy: Guarantee | None = None
+    classes: ClassSignatures | None = None  # of labelled data
+    columns: tuple[str, ...] | None = None  # names of the features, where they have some
+    key: str | None = None  # which key the names of classes are hashed with; None: they are plain
+    schema: str | None = None  # SHA-256 of what columns are, in hexadecimal digits; nothing writes it yet
+    encoder: str | None = None  # SHA-256 of the model that made the features; nothing writes it yet
+    sketch: str | None = None  # how the basis was compressed; nothing writes it yet
 
     @property
     def settings(self) -> SignatureSettings:
         """How it was made."""
         protection = "not private" if self.privacy is None else f"private, reduced by {self.privacy.reduction}"
-        return SignatureSettings(len(self.basis), self.rank, self.per_class, self.preprocess, protection)
+        labels = NOT_LABELLED
+        if self.classes is not None:
+            labels = "plain names" if self.key is None else f"names hashed with key {self.key}"
+        return SignatureSettings(
+            *(len(self.basis), self.rank, self.per_class, self.preprocess, protection),
+            *(labels, self.encoder, self.sketch),
+        )
 
     def contents(self) -> dict[str, Any]:
-        """Everything in the file except the numbers of the basis."""
+        """Everything in the file except the numbers of the basis and of the classes."""
+        classes = self.classes
         return {
             "features": int(self.basis.shape[0]),
             "directions": int(self.basis.shape[1]),
@@ -77,13 +105,28 @@ class SignatureFile:
             "self_angles": {
                 measure: [float(f"{a:.6g}") for a in angles] for measure, angles in self.split_half_angles.items()
             },
+            "classes": None
+            if classes is None
+            else {"rank": RANK, "splits": SPLITS, "names": list(classes.names), "counts": classes.counts.tolist()},
+            "columns": None if self.columns is None else list(self.columns),
+            "key": self.key,
+            "schema": self.schema,
+            "encoder": self.encoder,
+            "sketch": self.sketch,
         }
 
 
 def write(path: Path, signature: SignatureFile) -> int:
     """Write the file in one piece; its size in bytes."""
-    header = json.dumps(signature.contents(), separators=(",", ":")).encode()
+    header = json.dumps(signature.contents(), separators=(",", ":"), ensure_ascii=False).encode()
+    if len(header) > MOST_HEADER_BYTES:
+        raise SignatureError(
+            f"{path}: names of columns and classes take {len(header)} bytes, at most {MOST_HEADER_BYTES} are stored; "
+            "shorten them"
+        )
     body = PREFIX.pack(MAGIC, VERSION, len(header)) + header + signature.basis.astype("<f4").tobytes(order="F")
+    if signature.classes is not None:
+        body += b"".join(part.tobytes() for part in stored(signature.classes))
     return write_atomically(path, body + hashlib.sha256(body).digest())
 
 
@@ -92,7 +135,7 @@ def read(path: Path) -> SignatureFile:
     try:
         with path.open("rb") as file:
             size = path.stat().st_size
-            header = _header(file.read(PREFIX.size), file.read(MOST_HEADER_BYTES + 1), size)
+            header = _header(file.read(PREFIX.size), file.read(min(MOST_HEADER_BYTES + 1, size)), size)
             file.seek(0)
             content = file.read(size)
         return _checked(content, header)
@@ -106,8 +149,9 @@ def _header(prefix: bytes, following: bytes, size: int) -> dict[str, Any]:
     if len(prefix) < PREFIX.size or not prefix.startswith(MAGIC):
         raise SignatureError("is not a signature file; make one with 'pacfl sign DATA -o NAME.sig'")
     _, version, length = PREFIX.unpack(prefix)
-    if version != VERSION:
-        raise SignatureError(f"has format version {version}, this pacfl reads version {VERSION}; use matching releases")
+    if version not in READABLE:
+        known = " and ".join(map(str, READABLE))
+        raise SignatureError(f"has format version {version}, this pacfl reads versions {known}; use matching releases")
     if length > MOST_HEADER_BYTES or length > len(following):
         raise SignatureError("has a header longer than itself; it is damaged or cut short")
     try:
@@ -120,19 +164,45 @@ def _header(prefix: bytes, following: bytes, size: int) -> dict[str, Any]:
     directions = _integer(header, "directions", MOST_DIRECTIONS)
     if directions > features or 4 * features * directions > MOST_BASIS_BYTES:
         raise SignatureError(f"claims {directions} directions in {features} features, which no signature has")
-    wanted = PREFIX.size + length + 4 * features * directions + DIGEST_BYTES
+    if version == 1:
+        header = {key: value for key, value in header.items() if key not in LATER}
+    n_classes = _class_count(header.get("classes"), features)
+    of_classes = 2 * math.prod(shapes(n_classes, features)[0]) + 4 * math.prod(shapes(n_classes, features)[1])
+    wanted = PREFIX.size + length + 4 * features * directions + of_classes + DIGEST_BYTES
     if size != wanted:
         raise SignatureError(f"has {size} bytes where its header promises {wanted}; it is cut short or damaged")
     header["offset"] = PREFIX.size + length
     return header
 
 
+def _class_count(table: Any, features: int) -> int:
+    """How many classes the file holds; refuses impossible names before memory is taken for their directions."""
+    if table is None:
+        return 0
+    if not isinstance(table, dict) or set(table) != {"rank", "splits", "names", "counts"}:
+        raise SignatureError("has classes that are not rank, splits, names and counts; it is damaged")
+    if (table["rank"], table["splits"]) != (RANK, SPLITS):
+        raise SignatureError(
+            f"has {table['rank']!r} directions and {table['splits']!r} split-half angles for each class, this pacfl "
+            f"compares {RANK} and {SPLITS}; use matching releases"
+        )
+    try:
+        check_names(table["names"], table["counts"])
+    except ValueError as error:
+        raise SignatureError(f"has {error}; it is damaged") from None
+    n_classes = len(table["names"])
+    if 2 * RANK * features * n_classes > MOST_BASIS_BYTES:
+        raise SignatureError(f"claims {n_classes} classes in {features} features, which no signature has")
+    return n_classes
+
+
 def _checked(content: bytes, header: dict[str, Any]) -> SignatureFile:
     body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:
         raise SignatureError("does not match its checksum; it was damaged or changed in transfer")
-    numbers = np.frombuffer(body, dtype="<f4", offset=header["offset"])
-    basis = numbers.reshape(header["features"], header["directions"], order="F").astype(np.float32)
+    features, directions = header["features"], header["directions"]
+    numbers = np.frombuffer(body, dtype="<f4", count=features * directions, offset=header["offset"])
+    basis = numbers.reshape(features, directions, order="F").astype(np.float32)
     if not np.isfinite(basis).all():
         raise SignatureError("has NaN or infinity in its basis")
     gram = basis.T.astype(np.float64) @ basis
@@ -144,15 +214,63 @@ def _checked(content: bytes, header: dict[str, Any]) -> SignatureFile:
     if header["directions"] > rank and not header["per_class"]:
         raise SignatureError(f"has {header['directions']} directions at rank {rank}; it was not made by 'pacfl sign'")
     privacy = _privacy(header.get("privacy"))
+    samples = _integer(header, "samples", 1 << 48) if privacy is None else None
     return SignatureFile(
         basis=basis,
         rank=rank,
         per_class=header["per_class"],
         preprocess=header["preprocess"],
-        samples=_integer(header, "samples", 1 << 48) if privacy is None else None,
+        samples=samples,
         split_half_angles=_split_half_angles(header.get("self_angles")),
         privacy=privacy,
+        classes=_classes(body, header, samples),
+        columns=_columns(header.get("columns"), features),
+        key=_hexadecimal(header, "key", HASH_CHARACTERS),
+        schema=_hexadecimal(header, "schema", SHA256_CHARACTERS),
+        encoder=_hexadecimal(header, "encoder", SHA256_CHARACTERS),
+        sketch=_sketch(header.get("sketch")),
     )
+
+
+def _classes(body: bytes, header: dict[str, Any], samples: int | None) -> ClassSignatures | None:
+    table, features = header.get("classes"), header["features"]
+    if table is None:
+        return None
+    if header["per_class"] or samples is None:
+        raise SignatureError("has classes beside a decomposition per class or a guarantee; it is damaged")
+    if sum(table["counts"]) > samples:
+        raise SignatureError(f"has {sum(table['counts'])} samples in its classes and {samples} in all; it is damaged")
+    of_directions, of_angles = shapes(len(table["names"]), features)
+    start = header["offset"] + 4 * features * header["directions"]
+    directions = np.frombuffer(body, dtype="<f2", count=math.prod(of_directions), offset=start)
+    angles = np.frombuffer(body, dtype="<f4", offset=start + directions.nbytes)
+    try:
+        return restored(table["names"], table["counts"], directions.reshape(of_directions), angles.reshape(of_angles))
+    except ValueError as error:
+        raise SignatureError(f"has {error}; it was not made by 'pacfl sign'") from None
+
+
+def _columns(listed: Any, features: int) -> tuple[str, ...] | None:
+    if listed is None:
+        return None
+    if not isinstance(listed, list) or len(listed) != features:
+        raise SignatureError(f"has columns that are not a list of {features} names; it is damaged")
+    if not all(isinstance(name, str) and len(name) <= MOST_NAME and name.isprintable() for name in listed):
+        raise SignatureError(f"has columns whose names are not up to {MOST_NAME} printable characters; it is damaged")
+    return tuple(listed)
+
+
+def _hexadecimal(header: dict[str, Any], key: str, length: int) -> str | None:
+    value = header.get(key)
+    if value is not None and not (isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{length}}}", value)):
+        raise SignatureError(f"has a {key} that is not {length} hexadecimal digits; it is damaged")
+    return value
+
+
+def _sketch(text: Any) -> str | None:
+    if text is not None and not (isinstance(text, str) and len(text) <= MOST_NAME and text.isprintable()):
+        raise SignatureError(f"has a sketch that is not up to {MOST_NAME} printable characters; it is damaged")
+    return text
 
 
 def _privacy(table: Any) -> Guarantee | None:

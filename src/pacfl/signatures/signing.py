@@ -3,25 +3,55 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
 
 from pacfl.errors import DataError
-from pacfl.signatures.reading import Array, Reading
+from pacfl.signatures.class_arrays import as_stored
+from pacfl.signatures.labels import MOST_CLASSES, MOST_NAME, class_names, key_id, read_key, with_hashed_names
+from pacfl.signatures.reading import Array, Reading, Samples
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.subspace import RankWarning, signature, split_half_angles
+from pacfl.subspace import RankWarning, class_signatures, signature, split_half_angles
+from pacfl.subspace.classes import FEWEST
 
 RANK: Final = 3  # directions in a signature, unless another number is asked for
+MOST_COLUMNS_BYTES: Final = 1 << 19  # of names of columns, which are for people to read: half of a file's header
 
 
-def sign(client: str, x: Array, labels: Array | None, rank: int, how: Reading) -> SignatureFile:
-    """The signature of samples (n, ...) that were read, and labels (n,) if it is per class; errors name the client."""
+def sign(client: str, samples: Samples, rank: int, how: Reading) -> SignatureFile:
+    """The signature of samples that were read, with their classes if they have labels; errors name the client."""
+    x, labels, columns = samples
+    per_class = labels if how.per_class is not None else None
     with named(client), warnings.catch_warnings():
         warnings.simplefilter("ignore", RankWarning)  # the file has the number of directions
-        basis = signature(x, rank, labels).astype(np.float32)
-        angles = split_half_angles(x, rank, labels)
-        return SignatureFile(basis, rank, labels is not None, how.identity(), len(x), angles)
+        basis = signature(x, rank, per_class).astype(np.float32)
+        angles = split_half_angles(x, rank, per_class)
+        made = SignatureFile(
+            basis, rank, per_class is not None, how.identity(), len(x), angles, columns=column_names(columns)
+        )
+        return made if labels is None or per_class is not None else replace(made, **_classes(x, labels, how))
+
+
+def column_names(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Names of columns as a file stores them: printable, on one line, not too long; None where all are too much."""
+    if columns is None:
+        return None
+    printable = ("".join(c if c.isprintable() else " " for c in name) for name in columns)
+    short = tuple(" ".join(name.split())[:MOST_NAME] for name in printable)
+    return short if sum(len(name.encode()) + 3 for name in short) <= MOST_COLUMNS_BYTES else None
+
+
+def _classes(x: Array, labels: Array, how: Reading) -> dict[str, Any]:
+    """The fields of a signature with classes."""
+    made = class_signatures(x, class_names(labels, len(x)), how.minimum_count or FEWEST)
+    if len(made) > MOST_CLASSES:
+        raise ValueError(f"{len(made)} classes are more than the {MOST_CLASSES} a signature holds; are these labels?")
+    key = None if how.hash_labels is None else read_key(how.hash_labels)
+    if key is not None:
+        made = with_hashed_names(made, key)
+    return {"classes": as_stored(made), "key": None if key is None else key_id(key)}
 
 
 @contextmanager

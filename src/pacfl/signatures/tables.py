@@ -18,8 +18,8 @@ MOST_ROW_BYTES: Final = 1 << 26  # of a CSV: pyarrow takes a row in one block
 REMEDY: Final = "fill empty cells, and leave out columns that are not numbers with --drop"
 
 
-def read_csv(path: Path, how: "Reading") -> tuple[Array, Array | None]:
-    """Features (n, columns) and labels (n,) of text. Comma, semicolon or tab; with or without a header."""
+def read_csv(path: Path, how: "Reading") -> tuple[Array, Array | None, tuple[str, ...] | None]:
+    """Features (n, columns), labels (n,) of text, and names of columns. Comma, semicolon or tab; a header or none."""
     import pyarrow
 
     first, delimiter = _first_row(path)
@@ -37,11 +37,12 @@ def read_csv(path: Path, how: "Reading") -> tuple[Array, Array | None]:
             f"{path}: the first row ({', '.join(first[:5])}{', ...' if len(first) > 5 else ''}) may be a header or a "
             "sample; say which with --header or --no-header"
         )
-    return x, None if labels_at is None else table.column(labels_at).to_numpy().astype(str)
+    labels = None if labels_at is None else table.column(labels_at).to_numpy().astype(str)
+    return x, labels, tuple(names[i] for i in features_at) if has_header else None
 
 
-def read_parquet(path: Path, how: "Reading") -> tuple[Array, Array | None]:
-    """Features (n, columns) and labels (n,)."""
+def read_parquet(path: Path, how: "Reading") -> tuple[Array, Array | None, tuple[str, ...] | None]:
+    """Features (n, columns), labels (n,) and names of columns."""
     from pyarrow import parquet
 
     table = parquet.read_table(path)
@@ -52,7 +53,8 @@ def read_parquet(path: Path, how: "Reading") -> tuple[Array, Array | None]:
         if column.dtype.kind not in "uifb":
             raise DataError(f"{path}: column {table.column_names[i]!r} is not numbers; leave it out with --drop")
         features.append(column)
-    return np.stack(features, axis=1), None if labels_at is None else table.column(labels_at).to_numpy()
+    labels = None if labels_at is None else table.column(labels_at).to_numpy()
+    return np.stack(features, axis=1), labels, tuple(table.column_names[i] for i in features_at)
 
 
 def _first_row(path: Path) -> tuple[list[str], str]:
@@ -86,13 +88,14 @@ def _parse(path: Path, delimiter: str, n: int, has_header: bool, numbers: set[in
 
 def _columns(path: Path, names: list[str], how: "Reading") -> tuple[int | None, list[int]]:
     """Positions of the labels and of the features."""
-    for name in (*how.drop, *([how.per_class] if how.per_class else [])):
+    labels_at = how.labels_at
+    for name in (*how.drop, *([labels_at] if labels_at else [])):
         if name not in names:
             raise DataError(f"{path}: has no column {name!r}; its columns are {', '.join(names[:20])}")
-    features = [i for i, name in enumerate(names) if name not in how.drop and name != how.per_class]
+    features = [i for i, name in enumerate(names) if name not in how.drop and name != labels_at]
     if not features:
         raise DataError(f"{path}: has no columns left to be features")
-    return (names.index(how.per_class) if how.per_class else None), features
+    return (names.index(labels_at) if labels_at else None), features
 
 
 def _numbers(path: Path, column: str, cells: list[str]) -> list[float]:

@@ -142,9 +142,11 @@ def as_messages(made: ClassSignatures) -> dict[str, NDArray[Any]]:
 
 def from_messages(arrays: Mapping[str, NDArray[Any]]) -> ClassSignatures:
     """What `as_messages` sent."""
+    directions = arrays["class_directions"].astype(np.float64)
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
     return ClassSignatures(
         tuple(str(name) for name in arrays["classes"]),
         arrays["class_counts"],
-        arrays["class_directions"].astype(np.float64),
+        directions / np.where(lengths > 0, lengths, 1.0),  # float16 has changed them a little
         arrays["class_angles"].astype(np.float64),
     )

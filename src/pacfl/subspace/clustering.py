@@ -132,8 +132,8 @@ class GivenCut:
     reasons: str
     guaranteed: bool
     not_guaranteed_because: str
-    compare: Literal["inputs", "classes"] = "inputs"
-    pairs: Mapping[str, int] | None = None
+    compare: Literal["inputs", "classes", "both"] = "inputs"
+    pairs: Mapping[str, int] | None = None  # as in Evidence
     not_judged: Mapping[str, str] | None = None
 
 

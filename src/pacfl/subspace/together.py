@@ -51,12 +51,13 @@ def cluster_clients(
     """The clusters of clients.
 
     compare: `classes` compares the same classes of clients, `inputs` all their data, as the paper does. `auto` compares
-    classes where clients share some. A threshold in degrees, and linkages other than average, compare inputs.
+    classes where clients share some. A threshold in degrees, and linkages other than average, compare inputs, and so
+    does a number of clusters where no chain of shared classes connects all that have some.
     """
     bases = [client.basis for client in clients]
     between = proximity(bases, measure, on_rows)
     own = [client.split_half_angles for client in clients]
-    by_inputs = _by_inputs(clients, compare, linkage, threshold)
+    by_inputs = _by_inputs(clients, compare, linkage, threshold, n_clusters)
     inputs = cluster(
         between, own, measure, linkage, threshold, n_clusters if by_inputs else None, signatures=bases, caveats=caveats
     )
@@ -72,7 +73,7 @@ def cluster_clients(
         reference_scale=reference,
         threshold=float(classes.limits[0]) * reference if np.isfinite(classes.limits[0]) else reference,
         labels=labels,
-        evidence=_evidence(classes, labels, groups, clients, n_clusters, caveats),
+        evidence=_evidence(classes, labels, groups, clients, n_clusters, caveats, also_inputs),
         classes=replace(classes, labels=labels),
         inputs=InputsCut(inputs.threshold, inputs.reference_scale, inputs.labels) if also_inputs else None,
     )
@@ -86,6 +87,8 @@ def assign(
     by_inputs = clustering if cut is None else replace(clustering, labels=cut.labels, threshold=cut.threshold)
     if cut is not None:
         by_inputs = replace(by_inputs, reference_scale=cut.reference_scale, classes=None)
+    elif clustering.classes is not None:  # inputs decide nothing: only their angles and noise are wanted
+        by_inputs = replace(by_inputs, labels=np.zeros_like(clustering.labels))
     bases = [client.basis for client in new]
     angles = [client.split_half_angles for client in new]
     placed, suggestions = assign_newcomers(by_inputs, [client.basis for client in old], bases, angles)
@@ -110,7 +113,30 @@ def assign(
     )
 
 
-def _by_inputs(clients: Sequence[ClientSignature], compare: Compare, linkage: Linkage, threshold: float | None) -> bool:
+def compared_pairs(clustering: Clustering, clients: Sequence[ClientSignature]) -> dict[str, int]:
+    """How many pairs of clients were compared by classes, by inputs, and by neither."""
+    n = len(clustering.labels)
+    if clustering.classes is None:
+        return {"classes": 0, "inputs": n * (n - 1) // 2, "none": 0}
+    return _compared(clustering.classes, _connected(clients), clustering.inputs is not None)
+
+
+def obstacle(client: ClientSignature) -> str:
+    """Why a client could not be compared with others, and what would help."""
+    if client.classes is None:
+        return "it has no labels, and clusters that differ in their labels have the same inputs; sign with labels"
+    if not len(client.classes):
+        return f"no class has {FEWEST} samples, or the minimum count it was signed with; sign more samples"
+    return "its classes are too noisy, or nobody else has them; sign more samples"
+
+
+def _by_inputs(
+    clients: Sequence[ClientSignature],
+    compare: Compare,
+    linkage: Linkage,
+    threshold: float | None,
+    n_clusters: int | None,
+) -> bool:
     """Whether inputs alone are compared; refuses classes where they cannot be."""
     if compare not in COMPARES:
         raise ValueError(f"compare must be one of {', '.join(COMPARES)}, got {compare!r}")
@@ -133,7 +159,10 @@ def _by_inputs(clients: Sequence[ClientSignature], compare: Compare, linkage: Li
     for client in clients:
         for name in _classes(client).names:
             counts[name] = counts.get(name, 0) + 1
-    return max(counts.values(), default=0) < 2
+    if max(counts.values(), default=0) < 2:
+        return True
+    with_classes = [client for client in clients if len(_classes(client))]
+    return n_clusters is not None and len(np.unique(_connected(with_classes))) > 1
 
 
 def _classes(client: ClientSignature) -> ClassSignatures:
@@ -169,8 +198,8 @@ def _across(labels: Labels, groups: Labels, by_inputs: Labels) -> Labels:
     for i in unlabelled:
         near = sorted({int(joined[labels == k][0]) for k, home in homes.items() if home == by_inputs[i]})
         joined[i] = fresh + int(by_inputs[i]) if not near else near[0] if len(near) == 1 else -1
-    judged = joined >= 0
-    joined[judged] = in_order_of_appearance(joined[judged])
+    placed = joined >= 0
+    joined[placed] = in_order_of_appearance(joined[placed])
     return joined
 
 
@@ -207,16 +236,14 @@ def _evidence(
     clients: Sequence[ClientSignature],
     n_clusters: int | None,
     caveats: Sequence[str],
+    also_inputs: bool,
 ) -> dict[str, Any]:
     """Why these clusters, ready for JSON."""
-    n, upper = len(labels), np.triu(np.ones((len(labels), len(labels)), dtype=bool), 1)
-    by_classes = (classes.pairs.weights > 0) & upper
-    apart = (np.not_equal.outer(groups, groups) | (groups < 0)[:, None] | (groups < 0)) & upper
-    pairs = {"classes": int(by_classes.sum()), "inputs": int(apart.sum())}
-    pairs["none"] = n * (n - 1) // 2 - pairs["classes"] - pairs["inputs"]
-    not_judged = {str(i): _why_not_judged(clients[i]) for i in np.flatnonzero(labels < 0).tolist()}
+    pairs = _compared(classes, groups, also_inputs)
+    not_judged = {str(i): obstacle(clients[i]) for i in np.flatnonzero(labels < 0).tolist()}
     found = int(labels.max(initial=-1)) + 1
-    reasons = _reasons(classes, found, pairs, len(not_judged), len(np.unique(groups[groups >= 0])), n_clusters)
+    n_groups = len({int(group) for group, client in zip(groups, clients, strict=True) if len(_classes(client))})
+    reasons = _reasons(classes, found, pairs, len(not_judged), n_groups, n_clusters)
     doubt = "; ".join([UNVERIFIED, *caveats]) if n_clusters is None else "the number of clusters was given"
     if n_clusters is not None:
         return {
@@ -251,12 +278,15 @@ def _evidence(
     return content
 
 
-def _why_not_judged(client: ClientSignature) -> str:
-    if client.classes is None:
-        return "it has no labels, and clusters that differ in their labels have the same inputs; sign with labels"
-    if not len(client.classes):
-        return f"no class has {FEWEST} samples; sign more samples"
-    return "its classes are too noisy, or nobody else has them; sign more samples"
+def _compared(classes: ClassClusters, groups: Labels, also_inputs: bool) -> dict[str, int]:
+    n = len(groups)
+    upper = np.triu(np.ones((n, n), dtype=bool), 1)
+    by_classes = int(((classes.pairs.weights > 0) & upper).sum())
+    apart = (np.not_equal.outer(groups, groups) | (groups < 0)[:, None] | (groups < 0)) & upper
+    silent = (groups >= 0) & (classes.labels < 0)  # labelled, and without evidence: inputs are not asked
+    apart[silent], apart[:, silent] = False, False
+    by_inputs = int(apart.sum()) if also_inputs else 0
+    return {"classes": by_classes, "inputs": by_inputs, "none": n * (n - 1) // 2 - by_classes - by_inputs}
 
 
 def _reasons(

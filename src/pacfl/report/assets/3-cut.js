@@ -46,6 +46,7 @@ function numberClusters(clustered, clusters) {
     const counts = new Map();
     for (let place = cluster.start; place < cluster.end; place++) {
       const label = labels[order[place]];
+      if (label < 0) continue; // in no cluster
       counts.set(label, (counts.get(label) ?? 0) + 1);
     }
     for (const [label, count] of counts) shared.push({ cluster, label, count });

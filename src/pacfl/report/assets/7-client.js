@@ -20,7 +20,7 @@ function showClient() {
     const { start, end, number } = clusters[at[place]];
     const inRun = unpack(clustered.labels)[unpack(clustered.order)[place]];
     facts.push(`At this β it is in cluster ${number} with ${end - start - 1} others.`);
-    facts.push(`In the ${kindOfRun()} it is in cluster ${inRun}.`);
+    facts.push(`In the ${kindOfRun()} it ${inRun < 0 ? "cannot be judged and is in no cluster" : `is in cluster ${inRun}`}.`);
     if (clustered.newcomers.includes(client)) facts.push("It joined as a newcomer.");
     if (clustered.mergeSuggestions.some((merge) => merge.client === client))
       facts.push("It is within β of two clusters of the run.");
