@@ -1,7 +1,11 @@
 """Laws of the diagnosis: which kind of difference there is, and what carries it."""
 
+import io
 import json
+import re
+from contextlib import redirect_stdout
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -277,3 +281,22 @@ def test_what_cannot_be_explained_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             explain(clients, clustering, 0, **settings)
+
+
+def test_the_example_of_the_page_prints_what_the_page_says():
+    page = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    quoted = re.findall(r"^> ?(.*)$", page, re.MULTILINE)
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(example, {})
+    assert printed.getvalue().split() == " ".join(quoted).split()
+
+
+def test_clients_without_a_common_class_are_compared_by_inputs_and_it_says_so():
+    clients = [
+        rename(client, {str(c): f"{'ab'[i % 2]}{c}" for c in range(CLASSES)})
+        for i, client in enumerate(federation(change=turned))
+    ]
+    (pair,) = diagnosed(clients).pairs
+    assert pair.kind == "inputs"
+    assert "share no class" in pair.differences[0].words

@@ -148,7 +148,7 @@ def diagnose_pair(evidence: ClassEvidence, a: int, b: int) -> PairDiagnosis:
     rows_a, rows_b = (np.flatnonzero(evidence.clustering.labels == k) for k in (a, b))
     kinds, relabelled, size = difference_of(evidence, rows_a, rows_b)
     differences = [Difference(kind, size, _pair_words(kind, size, a, b, relabelled)) for kind in kinds]
-    if matching_of(evidence, rows_a, rows_b) is None and len(evidence.noise.names):
+    if len(evidence.noise.names) and not _share_a_class(evidence, rows_a, rows_b):
         shared = " They share no class: which part of it is due to their classes cannot be seen."
         differences = [replace(differences[0], words=differences[0].words + shared)]
     if not differences:
@@ -188,10 +188,9 @@ def difference_of(
 
     Without common classes, only their inputs can be compared.
     """
-    matching = matching_of(evidence, a, b)
+    matching, size = matching_of(evidence, a, b), distance_between(evidence, a, b)
     if matching is None:
-        return ["inputs"], (), _size_by_inputs(evidence.clustering, a, b)
-    size = _size_by_classes(evidence, a, b)
+        return ["inputs"], (), size
     if matching.difference <= matching.limit:
         # classes agree, but inputs were separated: by class shares, unless these agree too
         return [], (), size
@@ -199,6 +198,18 @@ def difference_of(
         return ["inputs"], (), size
     also = matching.residual > matching.limit and 1 - matching.explained > REMAINS
     return ["concept", "inputs"] if also else ["concept"], matching.relabelled, size
+
+
+def distance_between(evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np.intp]) -> float:
+    """Of two groups of clients, in units of noise: by classes that they share, by inputs if there are none."""
+    if _share_a_class(evidence, a, b):
+        return _size_by_classes(evidence, a, b)
+    return _size_by_inputs(evidence.clustering, a, b)
+
+
+def _share_a_class(evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np.intp]) -> bool:
+    known = np.isfinite(evidence.noise.variances)
+    return bool((known[a].any(axis=0) & known[b].any(axis=0)).any())
 
 
 def _size_by_classes(evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np.intp]) -> float:

@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 from pacfl.subspace.classes import RANK
 from pacfl.subspace.clustering import Clustering
-from pacfl.subspace.diagnosis import ClassEvidence, Kind, between_groups, evidence_on, matching_of, relabelled_words
+from pacfl.subspace.diagnosis import (
+    ClassEvidence,
+    Kind,
+    between_groups,
+    distance_between,
+    evidence_on,
+    matching_of,
+    relabelled_words,
+)
 from pacfl.subspace.pooled import Matching, PooledClasses, Relabelling, pool
 from pacfl.subspace.together import ClientSignature
 
@@ -316,10 +324,10 @@ def _nearest(evidence: ClassEvidence, rows: Rows, a: int, between: Between) -> A
     others = [k for k in range(int(labels.max(initial=-1)) + 1) if k != home]
     if not others:
         return None
-    distances = {k: between_groups(evidence, rows, np.flatnonzero(labels == k))[1] for k in others}
+    distances = {k: distance_between(evidence, rows, np.flatnonzero(labels == k)) for k in others}
     nearest = min(distances, key=lambda k: distances[k])
     mates = np.setdiff1d(np.flatnonzero(labels == home), rows) if home >= 0 else np.empty(0, np.intp)
-    own = between_groups(evidence, rows, mates)[1] if len(mates) else None
+    own = distance_between(evidence, rows, mates) if len(mates) else None
     return Alternative(nearest, distances[nearest], own)
 
 
