@@ -4,7 +4,9 @@ from pacfl.subspace.agreement import adjusted_rand_index, match
 from pacfl.subspace.angles import principal_angles
 from pacfl.subspace.classes import ClassSignatures, class_signatures
 from pacfl.subspace.clustering import Clustering, GivenCut, assign_newcomers, cluster, evidence_of
+from pacfl.subspace.diagnosis import Diagnosis, diagnose
 from pacfl.subspace.divergence import bhattacharyya, kl, mmd
+from pacfl.subspace.explanation import Explanation, explain
 from pacfl.subspace.hierarchy import LINKAGES, Linkage, agglomerate, agglomerate_into
 from pacfl.subspace.newcomers import Assignment, MergeSuggestion, place
 from pacfl.subspace.noise_scale import noise_scale, rescale_by_noise
@@ -25,7 +27,9 @@ __all__ = [
     "Clustering",
     "Compare",
     "Cut",
+    "Diagnosis",
     "Evidence",
+    "Explanation",
     "GivenCut",
     "Linkage",
     "Measure",
@@ -42,7 +46,9 @@ __all__ = [
     "class_signatures",
     "cluster",
     "cluster_clients",
+    "diagnose",
     "evidence_of",
+    "explain",
     "extend",
     "kl",
     "match",

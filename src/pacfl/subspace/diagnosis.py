@@ -1,0 +1,302 @@
+"""What kind of difference there is between clients, how large it is, and what to do about it.
+
+Clusters that differ in p(x | y) must learn apart. If giving B's classes other names takes the difference from A away,
+both have the same inputs and label them differently: `concept`. Otherwise the `inputs` differ. Within a cluster, class
+shares may differ (`labels`), which a corrected prior makes up for, or sizes (`quantity`), which averages weigh already.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacfl.subspace.classes import ClassSignatures, no_classes
+from pacfl.subspace.clustering import Clustering
+from pacfl.subspace.noise_scale import reference_scale, rescale_by_noise
+from pacfl.subspace.pairs import ClassNoise, class_noise, compare_classes
+from pacfl.subspace.pooled import Matching, Relabelling, match_classes, pool
+from pacfl.subspace.shares import count_table, share_spread, size_spread
+from pacfl.subspace.together import ClientSignature
+
+Array = NDArray[np.float64]
+Kind = Literal["none", "inputs", "labels", "concept", "quantity"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+Recommendation = Literal["together", "label-prior", "apart"]
+
+FIRST: Final[tuple[Kind, ...]] = ("concept", "inputs", "labels", "quantity", "none")  # the one that is named
+RECOMMENDED: Final[dict[Kind, Recommendation]] = {
+    "none": "together",
+    "quantity": "together",
+    "labels": "label-prior",
+    "inputs": "apart",
+    "concept": "apart",
+}
+# Share of a difference that other names of classes have to explain. On federations made for it, label maps had 0.98 or
+# more of their difference explained, rotations and other changes of inputs 0.65 or less.
+EXPLAINED: Final = 0.8
+REMAINS: Final = 0.1  # share of it that may be left beside a concept before inputs are said to differ as well
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One kind of difference that was found."""
+
+    kind: Kind
+    size: float  # in units of noise: 1 is what chance shows
+    words: str
+
+
+@dataclass(frozen=True)
+class PairDiagnosis:
+    """How two clusters differ."""
+
+    clusters: tuple[int, int]
+    kind: Kind
+    size: float
+    recommendation: Recommendation
+    differences: tuple[Difference, ...]  # the kind that is named first
+    relabelled: tuple[Relabelling, ...]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """How the clients of a federation differ, and what to do about it."""
+
+    kind: Kind
+    size: float
+    recommendation: Recommendation  # between clusters
+    within_clusters: Recommendation  # for the clients of one cluster
+    differences: tuple[Difference, ...]  # the kind that is named first
+    pairs: tuple[PairDiagnosis, ...]
+    n_effective: float  # clients of equal size that would count as much
+    words: str
+
+
+@dataclass(frozen=True, eq=False)
+class ClassEvidence:
+    """Signatures of classes and their noise, from which all parts of a diagnosis start."""
+
+    classes: Sequence[ClassSignatures]
+    noise: ClassNoise
+    calibration: float
+    clustering: Clustering
+
+
+def diagnose(
+    clients: Sequence[ClientSignature], clustering: Clustering, sizes: Sequence[int] | None = None
+) -> Diagnosis:
+    """The kind of difference between clients and between each two of their clusters.
+
+    sizes (n,): samples of each client. Without them, sizes are sums over the classes that were compared.
+    """
+    evidence = evidence_on(clients, clustering)
+    table = count_table(evidence.classes)
+    labels = clustering.labels
+    n_clusters = int(labels.max(initial=-1)) + 1
+    pairs = tuple(diagnose_pair(evidence, a, b) for a in range(n_clusters) for b in range(a + 1, n_clusters))
+    differences = _between(pairs)
+    # clients in no cluster have few samples, which is a difference of its own: they have a part in the sizes only
+    found = share_spread([table[labels == k] for k in range(n_clusters)])
+    unequal, n_effective = _sizes(table, sizes)
+    if found.beyond_chance:
+        where = "in clusters " if n_clusters > 1 else ""
+        words = f"Class shares of clients {where}differ by {found.size:.1f} times the noise."
+        differences.append(Difference("labels", found.size, words))
+    if unequal is not None:
+        few = f"they count as {n_effective:.1f} clients of equal size"
+        differences.append(
+            Difference("quantity", unequal, f"The {len(clients)} clients have very unequal sizes: {few}.")
+        )
+    differences = _ordered(differences) or [Difference("none", 1.0, "Clients differ by no more than noise.")]
+    kind = differences[0].kind
+    return Diagnosis(
+        kind=kind,
+        size=differences[0].size,
+        recommendation=RECOMMENDED[kind],
+        within_clusters="label-prior" if found.beyond_chance else "together",
+        differences=tuple(differences),
+        pairs=pairs,
+        n_effective=n_effective,
+        words=_in_words(differences, found.beyond_chance, bool(table.any())),
+    )
+
+
+def evidence_on(clients: Sequence[ClientSignature], clustering: Clustering) -> ClassEvidence:
+    """What is known of the classes of clients; checks that the clustering is of these clients."""
+    if len(clients) != len(clustering.labels):
+        raise ValueError(
+            f"the clustering has {len(clustering.labels)} clients, {len(clients)} were given; "
+            "give the clients of which it was made, in the same order"
+        )
+    features = len(clients[0].basis) if len(clients) else 0
+    classes = [no_classes(features) if client.classes is None else client.classes for client in clients]
+    known = clustering.classes
+    noise = class_noise(classes) if known is None else known.noise
+    return ClassEvidence(classes, noise, 1.0 if known is None else known.calibration, clustering)
+
+
+def matching_of(evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np.intp]) -> Matching | None:
+    """The classes of two groups of clients, matched; None if they share none."""
+    of_a, of_b = (pool(evidence.classes, evidence.noise, rows, evidence.calibration) for rows in (a, b))
+    return match_classes(of_a, of_b, evidence.noise.dimensions)
+
+
+def diagnose_pair(evidence: ClassEvidence, a: int, b: int) -> PairDiagnosis:
+    """How two clusters differ."""
+    rows_a, rows_b = (np.flatnonzero(evidence.clustering.labels == k) for k in (a, b))
+    kinds, relabelled, size = difference_of(evidence, rows_a, rows_b)
+    differences = [Difference(kind, size, _pair_words(kind, size, a, b, relabelled)) for kind in kinds]
+    if len(evidence.noise.names) and not _share_a_class(evidence, rows_a, rows_b):
+        shared = " They share no class: which part of it is due to their classes cannot be seen."
+        differences = [replace(differences[0], words=differences[0].words + shared)]
+    if not differences:
+        differences = [_without_other_classes(evidence, a, b, size)]
+    first = differences[0]
+    return PairDiagnosis((a, b), first.kind, first.size, RECOMMENDED[first.kind], tuple(differences), relabelled)
+
+
+def _without_other_classes(evidence: ClassEvidence, a: int, b: int, size: float) -> Difference:
+    """Why two clusters whose pooled classes agree were separated."""
+    clustering = evidence.clustering
+    kind: Kind = "inputs"
+    if clustering.classes is None or clustering.evidence["finding"] == "given":
+        both = np.flatnonzero(np.isin(clustering.labels, (a, b)))
+        by_shares = share_spread([count_table([evidence.classes[i] for i in both.tolist()])])
+        if by_shares.beyond_chance:
+            return Difference("labels", by_shares.size, _pair_words("labels", by_shares.size, a, b, ()))
+        kind = "none" if clustering.evidence["finding"] == "given" else "inputs"
+    return Difference(kind, size, _pair_words(kind, size, a, b, ()))
+
+
+def between_groups(
+    evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np.intp]
+) -> tuple[Kind, float, tuple[Relabelling, ...]]:
+    """The main kind of difference between two groups of clients, its size, and relabelled classes."""
+    kinds, relabelled, size = difference_of(evidence, a, b)
+    if kinds:
+        return kinds[0], size, relabelled
+    by_shares = share_spread([count_table([evidence.classes[i] for i in (*a.tolist(), *b.tolist())])])
+    return ("labels", by_shares.size, ()) if by_shares.beyond_chance else ("none", size, ())
+
+
+def difference_of(
+    evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np.intp]
+) -> tuple[list[Kind], tuple[Relabelling, ...], float]:
+    """Kinds in which p(x | y) of two groups of clients differs, the main one first; relabelled classes; the size.
+
+    Without common classes, only their inputs can be compared.
+    """
+    matching, size = matching_of(evidence, a, b), distance_between(evidence, a, b)
+    if matching is None:
+        return ["inputs"], (), size
+    if matching.difference <= matching.limit:
+        # classes agree, but inputs were separated: by class shares, unless these agree too
+        return [], (), size
+    if matching.explained < EXPLAINED:
+        return ["inputs"], (), size
+    also = matching.residual > matching.limit and 1 - matching.explained > REMAINS
+    return ["concept", "inputs"] if also else ["concept"], matching.relabelled, size
+
+
+def distance_between(evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np.intp]) -> float:
+    """Of two groups of clients, in units of noise: by classes that they share, by inputs if there are none."""
+    if _share_a_class(evidence, a, b):
+        return _size_by_classes(evidence, a, b)
+    return _size_by_inputs(evidence.clustering, a, b)
+
+
+def _share_a_class(evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np.intp]) -> bool:
+    known = np.isfinite(evidence.noise.variances)
+    return bool((known[a].any(axis=0) & known[b].any(axis=0)).any())
+
+
+def _size_by_classes(evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np.intp]) -> float:
+    """Root mean squared difference of pairs of clients, weighted by their evidence, in units of noise."""
+    known = evidence.clustering.classes
+    if known is None:
+        rows = [*a, *b]
+        pairs = compare_classes([evidence.classes[i] for i in rows], evidence.noise.subset(np.array(rows)))
+        block = np.ix_(np.arange(len(a)), np.arange(len(a), len(rows)))
+    else:
+        pairs, block = known.pairs, np.ix_(a, b)
+    weight = pairs.weights[block].sum()
+    return float(np.sqrt(pairs.squares[block].sum() / weight)) if weight > 0 else 1.0
+
+
+def _size_by_inputs(clustering: Clustering, a: NDArray[np.intp], b: NDArray[np.intp]) -> float:
+    """Root mean squared angle between the inputs of pairs of clients, in units of noise."""
+    reference = reference_scale(clustering.noise_scale)
+    ratios = rescale_by_noise(clustering.proximity, clustering.noise_scale, reference)[np.ix_(a, b)] / reference
+    return float(np.sqrt((ratios**2).mean()))
+
+
+def _between(pairs: Sequence[PairDiagnosis]) -> list[Difference]:
+    """Of all pairs of clusters: each kind with the size of its largest difference, the most common kind first."""
+    found = []
+    for kind in FIRST[:-1]:
+        sizes = [(one.size, pair.clusters) for pair in pairs for one in pair.differences if one.kind == kind]
+        if sizes:
+            size, (a, b) = max(sizes)
+            many = f"{len(sizes)} of {len(pairs)} pairs of clusters differ"
+            words = f"{many} in {_NAMES[kind]}, clusters {a} and {b} most: by {size:.1f} times the noise."
+            found.append((sum(pair.kind == kind for pair in pairs), Difference(kind, size, words)))
+    return [one for _, one in sorted(found, key=lambda entry: -entry[0])]
+
+
+def _ordered(differences: list[Difference]) -> list[Difference]:
+    """What separates clusters first, in its order; then shares, then sizes, each kind once."""
+    order: list[Kind] = [f.kind for f in differences if f.kind in ("concept", "inputs")]
+    order += ["labels", "quantity"]
+    of_kind = [[f for f in differences if f.kind == kind] for kind in dict.fromkeys(order)]
+    return [max(found, key=lambda f: f.size) for found in of_kind if found]
+
+
+def _sizes(table: Array, sizes: Sequence[int] | None) -> tuple[float | None, float]:
+    """The size of the difference if sizes are very unequal, and the effective number of clients."""
+    if sizes is not None and len(sizes) != len(table):
+        raise ValueError(f"sizes must be one number for each of {len(table)} clients, got {len(sizes)}")
+    if sizes is not None:
+        spread, n_effective = size_spread(np.asarray(sizes, dtype=np.float64))
+    elif not table.any():
+        return None, float(len(table))
+    else:
+        spread, n_effective = size_spread(table.sum(axis=1), table)
+    return spread.size if spread.beyond_chance else None, n_effective
+
+
+_NAMES: Final[dict[Kind, str]] = {
+    "concept": "how they label the same inputs",
+    "inputs": "their inputs",
+    "labels": "their class shares only",
+}
+
+
+def _pair_words(kind: Kind, size: float, a: int, b: int, relabelled: Sequence[Relabelling]) -> str:
+    if kind == "none":
+        return f"Clusters {a} and {b} differ by no more than noise."
+    words = f"Clusters {a} and {b} differ in {_NAMES[kind]}, by {size:.1f} times the noise."
+    if kind == "concept" and relabelled:
+        words += " " + relabelled_words(relabelled, f"cluster {a}", f"cluster {b}")
+    return words
+
+
+def relabelled_words(relabelled: Sequence[Relabelling], a: str, b: str, most: int = 5) -> str:
+    """'What A labels 3, B labels 8' for the largest differences."""
+    largest = sorted(relabelled, key=lambda one: -one.size)
+    words = "; ".join(f"what {a} labels {one.a}, {b} labels {one.b}" for one in largest[:most])
+    more = f"; and {len(largest) - most} more" if len(largest) > most else ""
+    return f"{words[0].upper()}{words[1:]}{more}."
+
+
+def _in_words(differences: Sequence[Difference], prior: bool, labelled: bool) -> str:
+    advice = {
+        "apart": "Let each cluster learn a model of its own",
+        "label-prior": "Let all learn one model, and correct its prior for each client's class shares",
+        "together": "Let all learn one model",
+    }[RECOMMENDED[differences[0].kind]]
+    if prior and RECOMMENDED[differences[0].kind] == "apart":
+        advice += ", and correct its prior for each client's class shares"
+    needed = "" if labelled else " Only inputs were compared: labels are needed to see whether labels differ."
+    return " ".join(one.words for one in differences) + f" {advice}.{needed}"
