@@ -133,7 +133,7 @@ def evidence_on(clients: Sequence[ClientSignature], clustering: Clustering) -> C
     features = len(clients[0].basis) if len(clients) else 0
     classes = [no_classes(features) if client.classes is None else client.classes for client in clients]
     known = clustering.classes
-    noise = class_noise(classes) if known is None else known.noise
+    noise = class_noise(classes)  # of all directions: clusters may have been found by some of them
     return ClassEvidence(classes, noise, 1.0 if known is None else known.calibration, clustering)
 
 
