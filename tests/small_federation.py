@@ -33,13 +33,13 @@ LIVELY: Mapping[str, Mapping[str, Any]] = {
     "per-fedavg": {"alpha": 0.05},
     "lg-fedavg": {"shared_layers": 1},
     "cfl": {"eps1": 1e9, "eps2": 0.0, "first_split": 1},
-    "pacfl": {"threshold": 12.0},
+    "pacfl": {"threshold": 12.0, "levels": "none"},
 }
 
 
 def lively(name: str) -> Algorithm:
-    """An algorithm by name, with settings under which it differs from all others."""
-    return build(name, **LIVELY.get(name, {}))
+    """An algorithm by name, with settings under which it differs from all others, and no label prior."""
+    return build(name, **LIVELY.get(name, {}), label_prior=False)
 
 
 @cache

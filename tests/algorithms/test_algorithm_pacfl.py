@@ -29,7 +29,7 @@ def profiles(algorithm: PACFL) -> dict[int, Message]:
 
 @cache
 def cached_profiles(rank: int, measure: Measure) -> dict[int, Message]:
-    clients = side(PACFL(rank=rank, measure=measure), THREE)
+    clients = side(PACFL(rank=rank, measure=measure, compare="inputs"), THREE)
     return {c: clients.profile(0, c) for c in range(12)}
 
 
@@ -60,7 +60,7 @@ GIVEN = PACFL(threshold=12.0)
 def test_the_profile_is_the_signature_of_the_pixels_and_what_halves_of_them_show() -> None:
     for c in (0, 5):
         rows = THREE.raw[THREE.client_indices[c].train]
-        profile = profiles(PACFL(rank=2))[c]
+        profile = profiles(PACFL(rank=2, compare="inputs"))[c]
         assert set(profile) == {"basis", "split_half_angles"}
         assert profile["basis"].tobytes() == signature(rows, 2).astype(np.float32).tobytes()
         assert profile["split_half_angles"].shape == (32,)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pacfl
-from pacfl.algorithms import PACFL
+from pacfl.algorithms import PACFL, build
 from pacfl.errors import ConfigError, InvalidReplyError
 from pacfl.experiment.codec import decode, encode
 from pacfl.federation.aggregation import Aggregation
@@ -28,8 +28,8 @@ from pacfl.learning.nets import mlp
 from tests.small_federation import LEARNING, SEED, local, model, pool, run_rounds, same, side
 
 ROUNDS = 25
-TRIED = PACFL(clusters=1, levels="validated")
-PLAIN = PACFL(clusters=1)
+PLAIN = PACFL(clusters=1, compare="inputs", levels="none", label_prior=False)
+TRIED = replace(PLAIN, levels="validated")
 SIZES = (40, 41, 42, 43, 44, 45, 46, 47, 48, 49)
 CLIENTS = pool(("upright", "negative"), SIZES)  # 0 to 9 see digits upright, 10 to 19 negative: two blocks
 N = len(CLIENTS.client_indices)
@@ -110,16 +110,18 @@ def test_clients_that_are_too_few_to_divide_use_all_samples() -> None:
     assert TRIED.download(state, 0).keys() == {"w"}
 
 
-def test_the_default_tries_nothing() -> None:
-    state = PACFL().init_server(model())
-    assert PACFL().levels == "none"
-    assert PACFL().planned(state, 100) is state
+def test_without_levels_nothing_is_tried() -> None:
+    state = PLAIN.init_server(model())
+    assert PACFL().levels == "validated"
+    assert PLAIN.planned(state, 100) is state
 
 
 @pytest.mark.parametrize("more", [{"signature_epsilon": 2.0}, {"aggregation": Aggregation(clip_norm=1.0)}])
 def test_scores_of_held_out_samples_are_refused_where_samples_are_hidden(more: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r'cannot hide samples in the held-out scores.*use levels = "none"'):
-        PACFL(levels="validated", **more)
+    with pytest.raises(ConfigError, match="levels = 'validated' does not apply"):
+        build("pacfl", levels="validated", **more)
+    assert PACFL(**more).levels == "none"
+    assert not PACFL(**more).label_prior
 
 
 # What is sent

@@ -384,7 +384,7 @@ def test_an_entry_overrides_the_aggregation_and_lists_are_sweeps() -> None:
     runs = expand(
         table(
             aggregation={"rule": "median", "clip-norm": 2.0},
-            algorithm=[{"name": "fedavg"}, {"name": "pacfl", "aggregation": {"rule": ["uniform", "mean"]}}],
+            algorithm=[{"name": "fedavg"}, {"name": "cfl", "aggregation": {"rule": ["uniform", "mean"]}}],
         )
     )
     assert [run.aggregation for run in runs] == [
@@ -395,8 +395,8 @@ def test_an_entry_overrides_the_aggregation_and_lists_are_sweeps() -> None:
     assert [run.build_algorithm().aggregation for run in runs] == [run.aggregation for run in runs]
     assert [run.label() for run in runs] == [
         "fedavg(rule=median, clip_norm=2.0)",
-        "pacfl(rule=uniform, clip_norm=2.0)",
-        "pacfl(clip_norm=2.0)",
+        "cfl(rule=uniform, clip_norm=2.0)",
+        "cfl(clip_norm=2.0)",
     ]
 
 

@@ -176,12 +176,13 @@ for record in resume(run, folder, backend=LocalBackend(2)):
 
 
 def test_a_result_says_what_is_promised(tmp_path: Path) -> None:
-    run = one(algorithm={"name": "pacfl", "rank": 2}, schedule={"rounds": 2, "participation": 0.5})
+    paper = {"compare": "inputs", "label_prior": False, "levels": "none"}
+    run = one(algorithm={"name": "pacfl", "rank": 2, **paper}, schedule={"rounds": 2, "participation": 0.5})
     *records, result = resume(run, folder_of(run, tmp_path))
     assert set(result) >= {
         "hash", "algorithm", "seed", "clusters", "ari", "accuracy", "bytes_down", "bytes_up", "seconds",
     }  # fmt: skip
-    assert (result["hash"], result["algorithm"], result["seed"]) == (run.hash, "pacfl(rank=2)", 0)
+    assert (result["hash"], result["algorithm"], result["seed"]) == (run.hash, "pacfl(paper, rank=2)", 0)
     assert set(result["accuracy"]) == PROTOCOLS
     for protocol in PROTOCOLS:
         assert set(result["accuracy"][protocol]) == {"mean", "std", "worst_tenth"}

@@ -25,7 +25,7 @@ DIGITS: dict[str, Any] = {
     "model": {"name": "mlp", "hidden": 16},
     "learning": {"epochs": 1, "lr": 0.05},
     "schedule": {"rounds": 2, "participation": 0.7},
-    "algorithm": {"name": "pacfl", "clusters": 2},
+    "algorithm": {"name": "pacfl", "clusters": 2, "compare": "inputs", "label-prior": False},
 }
 IMAGES = {**DIGITS, "model": {"name": "lenet5"}, "data": {"name": "images", "clients": 4}}
 TOLERANCE = 1e-5
@@ -228,7 +228,13 @@ def test_the_card_says_what_was_done(digits: RunFolder, tmp_path: Path) -> None:
     export(digits.path, tmp_path / "export", format="safetensors")
     card = (tmp_path / "export" / "MODEL_CARD.md").read_text()
     received = digits.result()["accuracy"]["received"]["mean"]  # type: ignore[index]  # it is finished
-    for fact in ("digits", "pacfl(clusters=2)", digits.path.name, f"{received:.4f}", "No differential privacy"):
+    for fact in (
+        "digits",
+        "pacfl(clusters=2, compare=inputs, label_prior=False)",
+        digits.path.name,
+        f"{received:.4f}",
+        "No differential privacy",
+    ):
         assert fact in card
     for heading in ("Intended use", "Data", "Training", "Clusters", "Scores", "Privacy", "Files"):
         assert f"\n## {heading}\n" in card

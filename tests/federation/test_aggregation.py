@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from pacfl.federation.aggregation import RULES, Aggregation, Rule, norm_clipped,
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, mean, shares
 from pacfl.federation.message import Message
 from pacfl.federation.schedule import Schedule
-from tests.small_federation import LIVELY, model, pool, run_rounds, side
+from tests.small_federation import LIVELY, lively, model, pool, run_rounds, side
 
 D = 4
 MODELS = np.zeros((2, D), dtype=np.float32)
@@ -178,7 +178,7 @@ def test_a_clip_that_nothing_reaches_changes_no_run() -> None:
 @pytest.mark.parametrize("name", HIDING)
 def test_no_update_of_any_algorithm_is_longer_than_the_clip(name: str) -> None:
     """Over all uploaded arrays together, whatever they are called, and in the direction of the plain update."""
-    plain, clipped = (build(name, **LIVELY.get(name, {}), aggregation=Aggregation(clip_norm=c)) for c in (None, 0.01))
+    plain, clipped = (replace(lively(name), aggregation=Aggregation(clip_norm=c)) for c in (None, 0.01))
     length = np.linalg.norm(update(plain, *sent_by(plain)))
     short, whole = update(clipped, *sent_by(clipped)), update(plain, *sent_by(plain))
     assert length > 0.1

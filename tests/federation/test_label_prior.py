@@ -322,8 +322,8 @@ def test_settings_that_exclude_it_are_refused() -> None:
         LocalOnly(label_prior=True)
     with pytest.raises(ConfigError, match="clip-norm hides updates"):
         FedAvg(label_prior=True, aggregation=Aggregation(clip_norm=1.0))
-    with pytest.raises(ConfigError, match="signature-epsilon promises privacy"):
-        PACFL(signature_epsilon=2.0, label_prior=True)
+    with pytest.raises(ConfigError, match="label-prior = True does not apply"):
+        build("pacfl", signature_epsilon=2.0, label_prior=True)
     with pytest.raises(ConfigError, match="must be true or false"):
         build("fedavg", label_prior="yes")
 

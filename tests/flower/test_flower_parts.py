@@ -148,7 +148,8 @@ def test_profiles_of_every_setting_are_accepted(tmp_path: Path) -> None:
     """Private or not, by class or not, of any rank and measure."""
     from pacfl.algorithms import build
 
-    for chosen in ({}, {"per_class": True}, {"signature_epsilon": 50.0}, {"rank": 5, "measure": "sum"}):
+    private = {"signature_epsilon": 50.0}
+    for chosen in ({}, {"compare": "inputs"}, {"per_class": True}, private, {"rank": 5, "measure": "sum"}):
         algorithm = build("pacfl", **chosen)
         side, _ = client_loader(algorithm, tmp_path)()
         algorithm.check_profile(model(), side.profile(0, 2))

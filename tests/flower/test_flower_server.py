@@ -43,6 +43,7 @@ def config(folder: Path, name: str = "pacfl", rounds: int = 4, **more: Any) -> C
         "schedule.participation": 1.0,
         "algorithm.name": name,
         **{f"algorithm.{key}": value for key, value in LIVELY.get(name, {}).items()},
+        "algorithm.label_prior": False,
         **more,
     }
     return Context(1, 1, {}, RecordDict(), flat)
@@ -142,7 +143,8 @@ def test_a_server_that_is_killed_resumes_and_ends_with_the_same_result(name: str
 
 def test_divisions_are_tried_over_flower_as_on_this_machine(tmp_path: Path) -> None:
     """The server is killed in a scored round of a trial, and resumes; clients see two domains, ten in each."""
-    algorithm, clients = PACFL(clusters=1, levels="validated"), pool(sizes=tuple(range(40, 50)))
+    algorithm = PACFL(clusters=1, levels="validated", label_prior=False)
+    clients = pool(sizes=tuple(range(40, 50)))
     nodes = [100 + c for c in range(20)]
     more = {"algorithm.clusters": 1, "algorithm.levels": "validated", "schedule.participation": 0.6}
     more |= {"federation.minimum-clients": 20}

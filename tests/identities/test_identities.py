@@ -48,8 +48,9 @@ def assert_same_run(one: list[Round], other: list[Round]) -> None:
     "algorithm",
     [
         FedProx(mu=0.0),
-        PACFL(threshold=180.0),
-        PACFL(clusters=1),
+        PACFL(threshold=180.0, levels="none", label_prior=False),
+        PACFL(clusters=1, compare="inputs", levels="none", label_prior=False),
+        PACFL(clusters=1, compare="auto", levels="none", label_prior=False),
         CFL(first_split=1000),
         CFL(eps1=0.0, first_split=0),
         CFL(eps2=1e9, first_split=0),
@@ -72,7 +73,10 @@ def test_scaffold_equals_fedavg_in_the_first_round_only(momentum: float) -> None
 
 def test_one_cluster_per_client_is_local_training() -> None:
     """Clients have the same models, but stored at the server instead of at the client."""
-    clustered, local = run_rounds(PACFL(threshold=0.0), EVERYBODY), run_rounds(LocalOnly(), EVERYBODY)
+    clustered, local = (
+        run_rounds(PACFL(threshold=0.0, levels="none", label_prior=False), EVERYBODY),
+        run_rounds(LocalOnly(), EVERYBODY),
+    )
     assert len(set(clustered[0].state.cluster_of.values())) == 6
     assert same([r.scores for r in clustered], [r.scores for r in local])
     assert sum(r.bytes_down for r in local) == 0 < sum(r.bytes_down for r in clustered)

@@ -217,13 +217,15 @@ def test_only_newcomers_are_evaluated_after_fine_tuning(tmp_path: Path) -> None:
 
 def test_a_sweep_of_cuts_goes_from_all_apart_to_one_and_marks_the_automatic_one(tmp_path: Path) -> None:
     text = FILE.replace('kind = "accuracy"', 'kind = "beta"').replace("clusters = [1, 4]", "clusters = [1, 2, 8]")
-    sweep = written(tmp_path / "sweep.toml", text + '\n[[algorithm]]\nname = "pacfl"\n')
+    paper = 'compare = "inputs"\nlabel-prior = false\nlevels = "none"\n'
+    text = text.replace('name = "pacfl"\n', f'name = "pacfl"\n{paper}')
+    sweep = written(tmp_path / "sweep.toml", f'{text}\n[[algorithm]]\nname = "pacfl"\n{paper}')
     made = run_item(sweep, request(tmp_path, only=("pacfl",)))
     table = kind_of(sweep).tables(sweep, made)[0]
     betas, clusters = [float(row[1]) for row in table.rows], [float(row[2]) for row in table.rows]
     assert betas == sorted(betas)
     assert (max(clusters), min(clusters)) == (8.0, 1.0)
-    assert [row[0] for row in table.rows].count("pacfl (automatic)") == 1
+    assert [row[0] for row in table.rows].count("pacfl(paper) (automatic)") == 1
     assert all("below the best cut of the sweep" in note for note in table.notes)
     pytest.importorskip("matplotlib")
     (path,) = kind_of(sweep).figures(sweep, made, tmp_path / "figures")

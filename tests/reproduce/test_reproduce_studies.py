@@ -151,7 +151,11 @@ def run_of(method: str, seed: int, curve: dict[str, list[float]]) -> dict[str, o
 def test_items_that_show_the_runs_of_others_are_made_from_their_exports(tmp_path: Path) -> None:
     curve = {"rounds": [10, 20], "megabits": [2.0, 4.0], "received": [0.7, 0.76], "last_trained": [0.8, 0.9]}
     never = {**curve, "received": [0.1, 0.2]}
-    runs = [run_of("pacfl", 0, curve), run_of("pacfl", 1, {**curve, "rounds": [10, 30]}), run_of("fedavg", 0, never)]
+    runs = [
+        run_of("pacfl(paper)", 0, curve),
+        run_of("pacfl(paper)", 1, {**curve, "rounds": [10, 30]}),
+        run_of("fedavg", 0, never),
+    ]
     runs += [{**run_of("scaffold", 0, curve), "diverged": "in round 20"}]
     runs += [{**run_of("fednova", 0, never), "diverged": "in round 20"}]
     save({"item": "label-skew-20", "scale": "paper", "missing": {}, "tuning": [], "runs": runs}, tmp_path)
@@ -160,7 +164,7 @@ def test_items_that_show_the_runs_of_others_are_made_from_their_exports(tmp_path
     assert made is not None
     table = next(t for t in kind_of(wanted).tables(wanted, made) if "fmnist" in t.title)
     rows = {row[0]: row for row in table.rows}
-    assert rows["pacfl"][1:4] == ("12", "25 ± 5", "10 ± 0")  # the target is 75 %
+    assert rows["pacfl(paper)"][1:4] == ("12", "25 ± 5", "10 ± 0")  # the target is 75 %
     assert rows["fedavg"][1:3] == ("200", "never")
     assert rows["ifca"][2] == "not run"
     assert rows["scaffold"][2] == "20, then diverged"

@@ -91,7 +91,6 @@ def test_a_swap_of_two_classes_is_a_concept_and_names_them_alone():
     assert "hat cluster 0 labels 0, cluster 1 labels 1" in pair.differences[0].words
 
 
-@pytest.mark.xfail(strict=True, reason="clusters are sought by second directions alone, and three wrong ones are found")
 def test_all_differences_are_listed_beside_the_main_one():
     """Other labels, other class shares and unequal sizes at once."""
     found = diagnosed(

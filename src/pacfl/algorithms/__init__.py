@@ -25,7 +25,14 @@ NAMES: Final[tuple[str, ...]] = tuple(module.name.replace("_", "-") for module i
 
 def build(name: str, **settings: Any) -> Algorithm:
     """An algorithm by its name, with its hyper-parameters by theirs."""
-    return build_settings(find(name), settings, name, where=name)
+    built = build_settings(find(name), settings, name, where=name)
+    for key, value in settings.items():
+        if isinstance(value, bool | str) and (own := getattr(built, key)) != value:
+            raise ConfigError(
+                f"{name}: {key.replace('_', '-')} = {value!r} does not apply with the other settings, {own!r} does; "
+                "leave it out, or change these"
+            )
+    return built
 
 
 def find(name: str) -> type[Algorithm]:

@@ -75,13 +75,10 @@ class PACFL(Algorithm):
             raise ConfigError("PACFL.signature_noise without signature_epsilon: signatures have no noise; give both")
         if self.compare == "classes" and self._only_inputs is not None:
             raise ConfigError(f"PACFL cannot compare classes {self._only_inputs}; leave it out, or compare inputs")
-        if self.levels == "validated" and (
-            self.signature_epsilon is not None or self.aggregation.clip_norm is not None
-        ):
-            raise ConfigError(
-                'PACFL cannot hide samples in the held-out scores of levels = "validated"; use levels = "none", or '
-                "leave out signature-epsilon and clip-norm"
-            )
+        if self.signature_epsilon is not None or self.aggregation.clip_norm is not None:
+            # Held-out scores and class counts would show what is hidden; `build` refuses them where they were asked for
+            object.__setattr__(self, "levels", "none")
+            object.__setattr__(self, "label_prior", False)
 
     @property
     def _only_inputs(self) -> str | None:

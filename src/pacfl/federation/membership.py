@@ -94,10 +94,10 @@ def _same(signed: ClientSignature, basis: Floats | None, classes: ClassSignature
 
 def _with_a_model(labels: NDArray[np.intp]) -> list[int]:
     """Clusters in which everybody trains: who joined nobody trains alone, or with all others if these are one."""
-    judged = labels[labels >= 0]
-    if len(np.unique(judged)) <= 1:
-        return [int(judged[0]) if len(judged) else 0] * len(labels)
-    alone = count(int(judged.max()) + 1)
+    found = labels[labels >= 0]
+    if len(np.unique(found)) <= 1:
+        return [int(found[0]) if len(found) else 0] * len(labels)
+    alone = count(int(found.max()) + 1)
     return [int(k) if k >= 0 else next(alone) for k in labels]
 
 

@@ -9,13 +9,13 @@ from scipy.spatial.distance import squareform
 
 from pacfl.signatures.class_arrays import restored, shapes, stored
 from pacfl.subspace import ClassSignatures, Clustering
-from pacfl.subspace.class_clustering import ClassClusters
+from pacfl.subspace.class_clustering import DIRECTIONS, ClassClusters
 from pacfl.subspace.classes import RANK
 from pacfl.subspace.clustering import InputsCut
 from pacfl.subspace.pairs import ClassNoise, ClassPairs
 
 UNLABELLED: Final = -1  # instead of a number of classes
-SCALARS: Final = ("null_height", "heights", "separation", "reproducibility", "calibration")
+SCALARS: Final = ("null_height", "heights", "separation", "reproducibility", "calibration", "directions")
 
 State = Mapping[str, NDArray[Any]]
 
@@ -83,10 +83,8 @@ def clusters_from(settings: Mapping[str, Any] | None, state: State) -> ClassClus
     names, dimensions = tuple(given.pop("names")), float(given.pop("dimensions"))
     noise = ClassNoise(names, state["class_variances"], state["class_typical"], state["class_reference"], dimensions)
     pairs = ClassPairs(*(squareform(part) for part in state["class_pairs"]))
-    heights = tuple(float(height) for height in given.pop("heights"))
-    return ClassClusters(
-        labels=state["labels"], pairs=pairs, noise=noise, limits=state["class_limits"], heights=heights, **given
-    )
+    given |= {key: tuple(given[key]) for key in ("heights", "directions")}
+    return ClassClusters(labels=state["labels"], pairs=pairs, noise=noise, limits=state["class_limits"], **given)
 
 
 def inputs_from(settings: Mapping[str, Any] | None, state: State) -> InputsCut | None:
@@ -112,6 +110,8 @@ def are_valid(clustering: Clustering, made: Sequence[ClassSignatures | None]) ->
         all(array.dtype.kind == "f" and not np.isnan(array).any() for array in floats)
         and all(isinstance(x, float) and x == x for x in scalars)
         and all(x is None or isinstance(x, int | float) for x in (classes.separation, classes.reproducibility))
+        and all(isinstance(height, float) for height in classes.heights)
+        and classes.directions in DIRECTIONS
         and all(isinstance(name, str) for name in noise.names)
         and len(set(noise.names)) == len(noise.names)
         and known <= set(noise.names)

@@ -53,8 +53,11 @@ def cluster_classes(
     if n_clusters is not None:
         return _clusters(clients, noise, DIRECTIONS[0], error_rate, seed, n_clusters)
     found = [_clusters(clients, noise, which, error_rate / len(DIRECTIONS), seed) for which in DIRECTIONS]
-    # The first is of all directions; fewer are better where the others do not differ
-    best = max(found, key=lambda one: (int(one.labels.max(initial=0)), one.separation or 0.0))
+    best, *others = found
+    for other in others:  # one direction alone, where the other hides what it shows
+        no_fewer = other.labels.max(initial=0) >= best.labels.max(initial=0)
+        if no_fewer and (other.separation or 0.0) > (best.separation or 0.0):
+            best = other
     return _everybody(best, compare_classes(clients, noise))
 
 
@@ -130,7 +133,7 @@ def _within(pairs: ClassPairs, labels: Labels, noise: ClassNoise) -> float:
     """Squared distances within clusters, in units of noise, less what may be chance: 1 if the noise is as predicted."""
     same = np.equal.outer(labels, labels)
     squares, weights = pairs.squares[same].sum(), pairs.weights[same].sum()
-    if weights == 0:
+    if weights == 0 or squares == 0:
         return 1.0
     shared = same.sum(axis=1) > 1
     terms = np.isfinite(noise.variances[shared]).sum()
