@@ -32,7 +32,7 @@ SHIFTS: Final[dict[str, dict[str, Any]]] = {
     "IID": IID,
     "label skew 20 %": {"kind": "label-skew", "share": 0.2},
     "label skew 30 %": {"kind": "label-skew", "share": 0.3},
-    "Dirichlet 0.1": {"kind": "dirichlet", "alpha": 0.1},
+    "Dirichlet 0.1": {"kind": "dirichlet", "alpha": 0.1, "minimum": 5},  # 100 clients of USPS cannot all have 10
     "Dirichlet 0.5": MIXED,
     "2 label maps": {**IID, "groups": {"permute-labels": 2}},
     "4 label maps": {**IID, "groups": {"permute-labels": 4}},
