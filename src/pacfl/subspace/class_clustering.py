@@ -102,7 +102,7 @@ def _clusters(
 
 
 def _everybody(clusters: ClassClusters, pairs: ClassPairs) -> ClassClusters:
-    """With clients in it that only other directions can judge: each where it differs least by all of them."""
+    """With clients that only other directions can compare: each where it differs least by all of them."""
     left = np.flatnonzero((clusters.labels < 0) & pairs.weights[:, clusters.labels >= 0].any(axis=1))
     if not len(left):
         return clusters

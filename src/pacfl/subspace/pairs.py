@@ -151,7 +151,7 @@ def _typical(own: Array, freedom: Array) -> Array:
 def _shrunk(own: Array, freedom: Array, typical: Array) -> Array:
     """Noise of each client's directions, times samples: its own, shrunk towards the typical one.
 
-    First as a whole client: by what its mean exceeds chance. Then each class by itself, as far as classes vary between
+    First as a whole client: by what its mean exceeds chance. Then each class alone, as far as classes vary between
     clients by more than their samples explain: σ² = (d₀ σ₀² + d σ_own²) / (d₀ + d) (Smyth, 2004).
     """
     has = freedom > 0
