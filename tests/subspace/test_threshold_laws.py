@@ -44,8 +44,8 @@ def assert_consistent(angles: Array, own: list[Array] | None, linkage: Linkage) 
     n_clusters = int(choice.labels.max()) + 1
     considered = {cut.n_clusters: cut for cut in evidence.cuts}
     assert n_clusters in considered
-    few = evidence.reproducibility is None
-    assert few or evidence.reproducibility == considered[n_clusters].reproducibility
+    enough = len(angles) >= stability.FEWEST
+    assert evidence.reproducibility == (considered[n_clusters].reproducibility if enough else None)
     assert (evidence.finding == "homogeneous") == (n_clusters == 1)
     assert list(considered) == sorted(considered)
     assert list(evidence.heights) == sorted(evidence.heights, reverse=True)

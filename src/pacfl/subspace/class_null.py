@@ -116,8 +116,8 @@ def newcomer_limit(noise: ClassNoise, newcomer: int, members: NDArray[np.intp], 
 def noise_spectrum(dimensions: float) -> Array:
     """Shares of the noise in its directions, strongest first: k^-a, with a such that (Σ)² / Σ² is `dimensions`.
 
-    Noise of real data is not the same in all directions: on four sets of images the strongest has a sixth to a quarter
-    of it, as this law says. Noise that is equal in all directions would pull apart groups of clients less.
+    Noise of real data is not the same in all directions: on CIFAR-10 the strongest has an eighth to a quarter of
+    it, as this law says. Noise that is equal in all directions would pull apart groups of clients less.
     """
     k = np.arange(1.0, DIRECTIONS + 1)
 

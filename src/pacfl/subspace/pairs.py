@@ -19,7 +19,7 @@ from pacfl.subspace.noise_scale import RESOLUTION
 
 Array = NDArray[np.float64]
 
-FREEDOM: Final = 2.0  # degrees that a sample adds to the noise of its class: about 2.5 on four sets of images
+FREEDOM: Final = 2.0  # degrees that a sample adds to the noise of its class: about 2.5 on sets of images
 DOUBTFUL: Final = 2.0  # standard deviations by which a client's own noise may differ from that of others by chance
 MOST_NOISE: Final = 60.0  # degrees: a direction that samples determine no better is not compared
 TYPICAL: Final = 4.0  # classes whose noise differs from the median by more than this factor have no part in the mean
