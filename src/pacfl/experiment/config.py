@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tomllib
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -281,13 +281,25 @@ def _override(table: dict[str, Any], text: str) -> None:
     except tomllib.TOMLDecodeError:
         parsed = value
     *names, key = path.split(".")
+    listed = table.get("algorithm")
+    tables = [table]
+    if len(names) > 1 and names[0] == "algorithm" and isinstance(listed, list):
+        tables = [entry for entry in listed if isinstance(entry, dict) and entry.get("name") == names[1]]
+        if not tables:
+            raise ConfigError(f"--set {text}: the experiment has no [[algorithm]] with the name {names[1]!r}")
+        names = names[2:]
+    for own in tables:
+        _set(own, names, key, parsed, text)
+
+
+def _set(table: dict[str, Any], names: Sequence[str], key: str, value: Any, text: str) -> None:
     for name in names:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
             raise ConfigError(f"--set {text}: {name} is not a table; edit the file instead")
     for spelling in (key.replace("-", "_"), key.replace("_", "-")):
         table.pop(spelling, None)
-    table[key] = parsed
+    table[key] = value
 
 
 def _snaked(table: Mapping[str, Any]) -> dict[str, Any]:

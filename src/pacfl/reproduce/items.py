@@ -45,8 +45,8 @@ class Item:
     path: Path
     number: int
     title: str
-    paper: str  # where it is in the paper
     kind: str  # how it is computed and shown, see kinds.py
+    paper: str = ""  # where it is in the paper, if it is
     quick: Settings = ()  # settings of the small version
     columns: Mapping[str, Settings] = field(default_factory=dict)  # of the table: usually data sets, and their settings
     of: tuple[str, ...] = ()  # the items whose runs it shows, if it has none of its own

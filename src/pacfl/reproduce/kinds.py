@@ -40,6 +40,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "rounds-to-target": Kind(targets.rounds, make=of_others),
     "megabits-to-target": Kind(targets.megabits, make=of_others),
     "curves": Kind(curves.tables, curves.figures, of_others),
+    "together": Kind(accuracy.accuracy),
     "angles": Kind(angles.tables, angles.figures, angles.make),
     "divergences": Kind(divergences.tables, make=divergences.make),
     "pictures": Kind(pictures.tables, pictures.figures, pictures.make),
