@@ -81,6 +81,16 @@ def test_overrides_come_before_the_file(tmp_path: Path) -> None:
         assert run.learning.weight_decay == 0.001
 
 
+def test_an_override_may_be_of_the_algorithms_with_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(TOML)
+    before, after = read(path), read(path, ("algorithm.pacfl.rank=7", "algorithm.pacfl.learning.lr=0.5"))
+    assert {run.algorithm["rank"] for run in after if run.algorithm["name"] == "pacfl"} == {7}
+    assert {run.learning.lr for run in after if run.algorithm["name"] == "pacfl"} == {0.5}
+    others = [[run for run in runs if run.algorithm["name"] != "pacfl"] for runs in (before, after)]
+    assert others[0] == others[1]
+
+
 @pytest.mark.parametrize(
     ("override", "why"),
     [
@@ -89,6 +99,7 @@ def test_overrides_come_before_the_file(tmp_path: Path) -> None:
         ("algorithm.rank=3", "not a table"),
         ("data.clints=3", "clients"),
         ("seeds.first=3", "not a table"),
+        ("algorithm.scaffold.rank=3", "no .* with the name 'scaffold'"),
     ],
 )
 def test_overrides_that_cannot_be_are_refused(tmp_path: Path, override: str, why: str) -> None:

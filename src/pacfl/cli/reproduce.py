@@ -40,7 +40,8 @@ def reproduce(
     ] = None,
     figures: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Draw the pictures there.")] = None,
     page: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --from: write all items as one page of Markdown.")
+        Path | None,
+        typer.Option(metavar="FILE", help="With --from: write the item, or all of the paper, as a page of Markdown."),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes that train clients.")] = os.cpu_count() or 1,
     runs: Runs = Path("runs"),
@@ -56,7 +57,7 @@ def reproduce(
     if scale not in SCALES:
         raise typer.BadParameter(f"must be one of {', '.join(SCALES)}, got {scale!r}", param_hint="--scale")
     if page is not None:
-        _write_page(page, source or Path("results"))
+        _write_page(page, source or Path("results"), name)
         return
     request = Request(
         scale=scale,
@@ -123,15 +124,16 @@ def _list(request: "Request", as_json: bool) -> None:
         table.add_column(heading, no_wrap=heading not in ("what", "data here"))
     for row in rows:
         hours = "-" if row["hours"] is None else f"{row['hours']:.1f}"
-        what = f"{row['title']} ({row['paper']})"
+        what = f"{row['title']} ({row['paper'] or 'not in the paper'})"
         counts = (row[key] if row["runs"] else "-" for key in ("runs", "trials", "left", "rounds"))
         cells = (row["number"], row["name"], what, row["data"], *counts, hours)
         table.add_row(*(escape(str(cell)) for cell in cells))
     out.print(table)
 
 
-def _write_page(path: Path, source: Path) -> None:
+def _write_page(path: Path, source: Path, name: str | None) -> None:
+    from pacfl.reproduce.items import item
     from pacfl.reproduce.page import write_page
 
-    write_page(path, source)
+    write_page(path, source, None if name is None else item(name))
     out.print(f"wrote {path}")

@@ -6,7 +6,18 @@ from pathlib import Path
 from typing import Final
 
 from pacfl.errors import ConfigError
-from pacfl.reproduce import accuracy, angles, beta, celeba, convergence, curves, divergences, pictures, targets
+from pacfl.reproduce import (
+    accuracy,
+    angles,
+    beta,
+    celeba,
+    convergence,
+    curves,
+    divergences,
+    pictures,
+    targets,
+    together,
+)
 from pacfl.reproduce.items import Item, Scale, item
 from pacfl.reproduce.making import Request, run_item
 from pacfl.reproduce.outcome import Outcome, joined, load
@@ -40,7 +51,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "rounds-to-target": Kind(targets.rounds, make=of_others),
     "megabits-to-target": Kind(targets.megabits, make=of_others),
     "curves": Kind(curves.tables, curves.figures, of_others),
-    "together": Kind(accuracy.accuracy),
+    "together": Kind(together.tables, make=together.make),
     "angles": Kind(angles.tables, angles.figures, angles.make),
     "divergences": Kind(divergences.tables, make=divergences.make),
     "pictures": Kind(pictures.tables, pictures.figures, pictures.make),
