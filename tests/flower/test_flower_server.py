@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from flwr.app import Context, Message, RecordDict
 from pacfl.algorithms import PACFL
 from pacfl.errors import StoreError
 from pacfl.experiment.store import RunFolder
-from pacfl.federation.client_side import Setup
+from pacfl.federation.client_side import ClientIndices, Setup
 from pacfl.federation.local import LocalBackend
 from pacfl.federation.rounds import rounds
 from pacfl.federation.schedule import Schedule, round_plans
@@ -161,6 +162,28 @@ def test_divisions_are_tried_over_flower_as_on_this_machine(tmp_path: Path) -> N
         plans = round_plans(Schedule(rounds=20, participation=0.6), 20, SEED)
         *_, here = rounds(algorithm, backend, state, plans)
     assert same(over_flower, here.state)
+
+
+def test_sites_with_permuted_labels_are_a_cluster_of_their_own(tmp_path: Path) -> None:
+    """Four sites have the same kind of inputs; two of them number the classes otherwise."""
+    clients = pool(("upright",), sizes=(1,))
+    own = np.array_split(np.random.default_rng(SEED).permutation(len(clients.train.y))[:480], 4)
+    y = clients.train.y.copy()
+    y[np.concatenate(own[1::2])] = (y[np.concatenate(own[1::2])] + 3) % 10
+    indices = tuple(ClientIndices(np.sort(rows), clients.client_indices[0].test) for rows in own)
+    clients = replace(clients, train=replace(clients.train, y=y), client_indices=indices)
+    context = config(tmp_path / "f", rounds=1)
+    del context.run_config["algorithm.threshold"]
+    grid = FakeGrid(client_loader(PACFL(), tmp_path / "m", clients=clients), [100, 101, 102, 103])
+    federate(grid, context)
+    assert len(messages(grid, SIGNATURE)) == 4
+    assert {frozenset(own) for own in clusters_of(tmp_path / "f")} == {frozenset({0, 2}), frozenset({1, 3})}
+
+
+def clusters_of(folder: Path) -> list[set[int]]:
+    """The clients of each cluster at the end."""
+    cluster_of = {int(c): k for c, k in records(folder)[-1]["cluster_of"].items()}
+    return [{c for c, k in cluster_of.items() if k == cluster} for cluster in set(cluster_of.values())]
 
 
 def test_a_finished_federation_may_resume_for_more_rounds(tmp_path: Path) -> None:

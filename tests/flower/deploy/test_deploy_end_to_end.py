@@ -3,6 +3,7 @@
 pytest -m slow -s tests/flower/deploy prints the rows of a table in docs/deployment.md.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -86,6 +87,25 @@ def test_three_sites_end_with_models_that_score_what_the_server_reported(short_p
                 with torch.no_grad():
                     right = module(torch.from_numpy(data.x_test)).argmax(dim=1).numpy() == data.y_test
                 assert right.mean() == reported[-1][protocol][client][0]
+
+
+@pytest.mark.slow
+def test_two_of_four_sites_with_permuted_labels_are_a_cluster_of_their_own(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have the same inputs, so that only classes show it. Learning apart, all of them learn."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    federation = {"minimum-clients": 4, "deadline": DEADLINE, "task": "permuted_digits"}
+    with deployed(short_path, 4, {"federation": federation, "schedule": schedule(10), "learning": LEARNING}) as sites:
+        sites.start([0, 1, 2, 3])
+        seconds = sites.wait("the end", lambda: sites.status["phase"] == "finished", 600)
+        assert sites.cluster(0) == sites.cluster(2) != sites.cluster(1) == sites.cluster(3)
+        received = [accuracy for accuracy, _ in sites.records[-1]["by_client"]["received"].values()]
+        print_row(
+            "two of four sites have permuted labels", f"two clusters, accuracies from {min(received):.2f}", seconds
+        )
+        assert len(received) == 4
+        assert min(received) > 0.8  # a model for all would be wrong about half of them
 
 
 @pytest.mark.slow
