@@ -5,9 +5,10 @@ both have the same inputs and label them differently: `concept`. Otherwise the `
 shares may differ (`labels`), which a corrected prior makes up for, or sizes (`quantity`), which averages weigh already.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal, get_args
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from pacfl.subspace.classes import ClassSignatures, no_classes
 from pacfl.subspace.clustering import Clustering
 from pacfl.subspace.noise_scale import reference_scale, rescale_by_noise
 from pacfl.subspace.pairs import ClassNoise, class_noise, compare_classes
-from pacfl.subspace.pooled import Matching, Relabelling, match_classes, pool
+from pacfl.subspace.pooled import Matching, PooledClasses, Relabelling, match_classes, pool
 from pacfl.subspace.shares import count_table, share_spread, size_spread
 from pacfl.subspace.together import ClientSignature
 
@@ -36,6 +37,7 @@ RECOMMENDED: Final[dict[Kind, Recommendation]] = {
 # Share of a difference that other names of classes have to explain. On federations made for it, label maps had 0.98 or
 # more of their difference explained, rotations and other changes of inputs 0.65 or less.
 EXPLAINED: Final = 0.8
+MOST_PAIRS: Final = 2_000  # of clusters that are all diagnosed; of more, each cluster with its nearest other
 REMAINS: Final = 0.1  # share of it that may be left beside a concept before inputs are said to differ as well
 
 
@@ -69,9 +71,13 @@ class Diagnosis:
     recommendation: Recommendation  # between clusters
     within_clusters: Recommendation  # for the clients of one cluster
     differences: tuple[Difference, ...]  # the kind that is named first
-    pairs: tuple[PairDiagnosis, ...]
+    pairs: tuple[PairDiagnosis, ...]  # all; of more than 63 clusters each with its nearest other
     n_effective: float  # clients of equal size that would count as much
     words: str
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields, ready for JSON."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +88,23 @@ class ClassEvidence:
     noise: ClassNoise
     calibration: float
     clustering: Clustering
+    pools: dict[bytes, PooledClasses] = field(default_factory=dict)  # of groups of clients that were asked for
+
+    @property
+    def n_clusters(self) -> int:
+        """How many clusters there are."""
+        return int(self.clustering.labels.max(initial=-1)) + 1
+
+    def rows(self, cluster: int) -> NDArray[np.intp]:
+        """The clients of a cluster."""
+        return np.flatnonzero(self.clustering.labels == cluster)
+
+    def pooled(self, rows: NDArray[np.intp]) -> PooledClasses:
+        """The classes of some clients together."""
+        key = rows.tobytes()
+        if key not in self.pools:
+            self.pools[key] = pool(self.classes, self.noise, rows, self.calibration)
+        return self.pools[key]
 
 
 def diagnose(
@@ -93,9 +116,8 @@ def diagnose(
     """
     evidence = evidence_on(clients, clustering)
     table = count_table(evidence.classes)
-    labels = clustering.labels
-    n_clusters = int(labels.max(initial=-1)) + 1
-    pairs = tuple(diagnose_pair(evidence, a, b) for a in range(n_clusters) for b in range(a + 1, n_clusters))
+    labels, n_clusters = clustering.labels, evidence.n_clusters
+    pairs = tuple(diagnose_pair(evidence, a, b) for a, b in cluster_pairs(evidence))
     differences = _between(pairs)
     # clients in no cluster have few samples, which is a difference of its own: they have a part in the sizes only
     found = share_spread([table[labels == k] for k in range(n_clusters)])
@@ -109,7 +131,8 @@ def diagnose(
         differences.append(
             Difference("quantity", unequal, f"The {len(clients)} clients have very unequal sizes: {few}.")
         )
-    differences = _ordered(differences) or [Difference("none", 1.0, "Clients differ by no more than noise.")]
+    nothing = "Clients differ by no more than noise." if n_clusters else "No client can be judged."
+    differences = _ordered(differences) or [Difference("none", 1.0, nothing)]
     kind = differences[0].kind
     return Diagnosis(
         kind=kind,
@@ -119,7 +142,7 @@ def diagnose(
         differences=tuple(differences),
         pairs=pairs,
         n_effective=n_effective,
-        words=_in_words(differences, found.beyond_chance, bool(table.any())),
+        words=_in_words(differences, found.beyond_chance, n_clusters, bool(table.any())),
     )
 
 
@@ -139,13 +162,27 @@ def evidence_on(clients: Sequence[ClientSignature], clustering: Clustering) -> C
 
 def matching_of(evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np.intp]) -> Matching | None:
     """The classes of two groups of clients, matched; None if they share none."""
-    of_a, of_b = (pool(evidence.classes, evidence.noise, rows, evidence.calibration) for rows in (a, b))
-    return match_classes(of_a, of_b, evidence.noise.dimensions)
+    return match_classes(evidence.pooled(a), evidence.pooled(b), evidence.noise.dimensions)
+
+
+def cluster_pairs(evidence: ClassEvidence, most: int = MOST_PAIRS) -> Iterator[tuple[int, int]]:
+    """All pairs of clusters; if there are more than `most`, each cluster with its nearest other."""
+    k = evidence.n_clusters
+    if k * (k - 1) // 2 <= most:
+        return combinations(range(k), 2)
+    return iter(sorted({(min(a, b), max(a, b)) for a in range(k) for b in [nearest_cluster(evidence, a)]}))
+
+
+def nearest_cluster(evidence: ClassEvidence, cluster: int) -> int:
+    """The other cluster from which it differs least."""
+    rows = evidence.rows(cluster)
+    others = (k for k in range(evidence.n_clusters) if k != cluster)
+    return min(others, key=lambda k: distance_between(evidence, rows, evidence.rows(k)))
 
 
 def diagnose_pair(evidence: ClassEvidence, a: int, b: int) -> PairDiagnosis:
     """How two clusters differ."""
-    rows_a, rows_b = (np.flatnonzero(evidence.clustering.labels == k) for k in (a, b))
+    rows_a, rows_b = evidence.rows(a), evidence.rows(b)
     kinds, relabelled, size = difference_of(evidence, rows_a, rows_b)
     differences = [Difference(kind, size, _pair_words(kind, size, a, b, relabelled)) for kind in kinds]
     if len(evidence.noise.names) and not _share_a_class(evidence, rows_a, rows_b):
@@ -241,6 +278,8 @@ def _between(pairs: Sequence[PairDiagnosis]) -> list[Difference]:
             size, (a, b) = max(sizes)
             many = f"{len(sizes)} of {len(pairs)} pairs of clusters differ"
             words = f"{many} in {_NAMES[kind]}, clusters {a} and {b} most: by {size:.1f} times the noise."
+            if len(pairs) == 1:
+                words = next(one.words for one in pairs[0].differences if one.kind == kind)
             found.append((sum(pair.kind == kind for pair in pairs), Difference(kind, size, words)))
     return [one for _, one in sorted(found, key=lambda entry: -entry[0])]
 
@@ -290,7 +329,11 @@ def relabelled_words(relabelled: Sequence[Relabelling], a: str, b: str, most: in
     return f"{words[0].upper()}{words[1:]}{more}."
 
 
-def _in_words(differences: Sequence[Difference], prior: bool, labelled: bool) -> str:
+def _in_words(differences: Sequence[Difference], prior: bool, n_clusters: int, labelled: bool) -> str:
+    needed = "" if labelled else " Only inputs were compared: labels are needed to see whether labels differ."
+    said = " ".join(one.words for one in differences)
+    if not n_clusters:
+        return said + needed
     advice = {
         "apart": "Let each cluster learn a model of its own",
         "label-prior": "Let all learn one model, and correct its prior for each client's class shares",
@@ -298,5 +341,4 @@ def _in_words(differences: Sequence[Difference], prior: bool, labelled: bool) ->
     }[RECOMMENDED[differences[0].kind]]
     if prior and RECOMMENDED[differences[0].kind] == "apart":
         advice += ", and correct its prior for each client's class shares"
-    needed = "" if labelled else " Only inputs were compared: labels are needed to see whether labels differ."
-    return " ".join(one.words for one in differences) + f" {advice}.{needed}"
+    return f"{said} {advice}.{needed}"

@@ -1,7 +1,8 @@
 """Why two clients, or two clusters, differ: which classes and which features carry the difference, in words."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -18,7 +19,8 @@ from pacfl.subspace.diagnosis import (
     matching_of,
     relabelled_words,
 )
-from pacfl.subspace.pooled import Matching, PooledClasses, Relabelling, pool
+from pacfl.subspace.pooled import Matching, PooledClasses, Relabelling
+from pacfl.subspace.shares import count_table
 from pacfl.subspace.together import ClientSignature
 
 Array = NDArray[np.float64]
@@ -28,9 +30,11 @@ Between = Literal["clients", "clusters"]
 FEW: Final = 3  # clients of a cluster, from which their scatter says which features are noisy
 MOST: Final = 5  # features, and classes, that words name
 CLEAR: Final = 2.0  # times the noise: features that words name
-NOTABLE: Final = 0.1  # share of the difference: features that words name
+NOTABLE: Final = 0.1  # share of the difference, or of a client's samples: features, and classes, that words name
 LARGE: Final = 2.5  # factor between two weights of a feature that suggests another unit
 UNIT_EXPLAINS: Final = 0.8  # share of the difference that one factor must explain to be called a unit
+CHANNELS: Final = 4  # of an image, at most
+REGION: Final = 0.8  # share of the difference, along each side of an image, in the region that words name
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,15 @@ class ClassDifference:
 
     name: str
     size: float  # in units of the noise of the pooled directions
+
+
+@dataclass(frozen=True)
+class ShareDifference:
+    """How large a share of the compared samples a class has on both sides."""
+
+    name: str
+    a: float
+    b: float
 
 
 @dataclass(frozen=True)
@@ -66,13 +79,15 @@ class Explanation:
     """Why A and B differ."""
 
     between: Between
-    a: int
+    a: int  # position, or number of the cluster
     b: int
+    names: tuple[str, str]  # by which words call them
     compared: Literal["classes", "inputs"]
     kind: Kind
     size: float  # in units of noise
     classes: tuple[ClassDifference, ...]  # largest first
     relabelled: tuple[Relabelling, ...]
+    shares: tuple[ShareDifference, ...]  # of classes, largest difference first
     features: tuple[FeatureDifference, ...]  # largest first
     contributions: (
         Array  # of the shape of samples: shares of the squared difference; their sum is 1, or 0 if there is none
@@ -84,7 +99,7 @@ class Explanation:
     def as_json(self) -> dict[str, Any]:
         """All fields, arrays as lists."""
         content = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name in ("classes", "relabelled", "features"):
+        for name in ("classes", "relabelled", "shares", "features"):
             content[name] = [asdict(one) for one in content[name]]
         content["nearest"] = None if self.nearest is None else asdict(self.nearest)
         return content | {name: content[name].tolist() for name in ("contributions", "above_noise")}
@@ -100,6 +115,33 @@ class _Parts:
     noise: Array  # (features,) shares of the noise
 
 
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What all explanations of one clustering share."""
+
+    clients: Sequence[ClientSignature]
+    evidence: ClassEvidence
+    client_names: Sequence[str] | None
+    feature_names: Sequence[str]
+    class_names: Mapping[str, str]
+    shape: tuple[int, ...]
+
+    @cached_property
+    def class_noise(self) -> Array:
+        """Shares of features in the noise of the directions of classes."""
+        return _class_scatter(self.evidence)
+
+    @cached_property
+    def input_noise(self) -> tuple[Array, Array]:
+        """Shares of features in the noise of bases, and the noise of each of their directions."""
+        return _input_scatter(self.clients, self.evidence.clustering)
+
+    def name(self, between: Between, at: int) -> str:
+        """By which words call a client or a cluster."""
+        named = between == "clients" and self.client_names is not None
+        return self.client_names[at] if named and self.client_names else f"{between[:-1]} {at}"
+
+
 def explain(
     clients: Sequence[ClientSignature],
     clustering: Clustering,
@@ -107,48 +149,82 @@ def explain(
     b: int,
     between: Between = "clients",
     *,
+    client_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
     class_names: Mapping[str, str] | None = None,
     shape: tuple[int, ...] | None = None,
 ) -> Explanation:
     """What carries the difference between two clients, or two clusters, a and b: positions, or cluster numbers.
 
-    feature_names (features,); class_names: words for names of classes; shape: of one sample, for images.
+    client_names (n,), feature_names (features,); class_names: words for names of classes; shape: of one sample, for
+    images.
     """
+    (found,) = explain_pairs(
+        clients,
+        clustering,
+        [(a, b)],
+        between,
+        client_names=client_names,
+        feature_names=feature_names,
+        class_names=class_names,
+        shape=shape,
+    )
+    return found
+
+
+def explain_pairs(
+    clients: Sequence[ClientSignature],
+    clustering: Clustering,
+    pairs: Iterable[tuple[int, int]],
+    between: Between = "clusters",
+    *,
+    client_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    class_names: Mapping[str, str] | None = None,
+    shape: tuple[int, ...] | None = None,
+) -> list[Explanation]:
+    """`explain` for many pairs, which takes far less time than one after the other."""
     evidence = evidence_on(clients, clustering)
-    rows_a, rows_b = _rows(clustering, a, b, between)
+    if client_names is not None and len(client_names) != len(clients):
+        raise ValueError(f"client_names must name each of {len(clients)} clients, got {len(client_names)} names")
     features = len(clients[0].basis)
     names = _feature_names(features, feature_names, shape)
-    shown = dict(class_names or {})
+    known = _Known(clients, evidence, client_names, names, dict(class_names or {}), shape or (features,))
+    return [_explained(known, a, b, between) for a, b in pairs]
+
+
+def _explained(known: _Known, a: int, b: int, between: Between) -> Explanation:
+    evidence, shown = known.evidence, known.class_names
+    rows_a, rows_b = _rows(evidence.clustering, a, b, between)
     matching = matching_of(evidence, rows_a, rows_b)
     kind, size, relabelled = between_groups(evidence, rows_a, rows_b)
-    if matching is None and clustering.labels[rows_a[0]] == clustering.labels[rows_b[0]]:
+    labels = evidence.clustering.labels
+    if matching is None and labels[rows_a[0]] == labels[rows_b[0]]:
         kind = "none"  # inputs of one cluster
     relabelled = tuple(Relabelling(shown.get(r.a, r.a), shown.get(r.b, r.b), r.size, r.left) for r in relabelled)
-    parts = _class_parts(evidence, rows_a, rows_b) if matching else _input_parts(clients, clustering, rows_a, rows_b)
+    parts = _class_parts(known, rows_a, rows_b) if matching else _input_parts(known, rows_a, rows_b)
     squares = parts.weights @ (parts.a - parts.b) ** 2
-    shares = squares / squares.sum() if squares.sum() > 0 else squares
+    contributions = squares / squares.sum() if squares.sum() > 0 else squares
     above = np.sqrt(squares / (len(parts.weights) * parts.noise))
-    found = _features(parts, shares, above, names)
-    classes = _class_differences(matching, shown)
-    nearest = _nearest(evidence, rows_a, a, between)
-    one = between[:-1]
-    spoken = _words(kind, size, (f"{one} {a}", f"{one} {b}"), classes, relabelled, found, nearest, matching is None)
-    return Explanation(
-        between,
-        a,
-        b,
-        "inputs" if matching is None else "classes",
-        kind,
-        size,
-        classes,
-        relabelled,
-        found,
-        shares.reshape(shape or (features,)),
-        above.reshape(shape or (features,)),
-        nearest,
-        spoken,
+    is_image = len(known.shape) > 1
+    found = Explanation(
+        between=between,
+        a=a,
+        b=b,
+        names=(known.name(between, a), known.name(between, b)),
+        compared="inputs" if matching is None else "classes",
+        kind=kind,
+        size=size,
+        classes=_class_differences(matching, shown),
+        relabelled=relabelled,
+        shares=_share_differences(evidence, rows_a, rows_b, shown),
+        features=_features(parts, contributions, above, known.feature_names, units=not is_image),
+        contributions=contributions.reshape(known.shape),
+        above_noise=above.reshape(known.shape),
+        nearest=_nearest(evidence, rows_a, a, between),
+        words="",
     )
+    return replace(found, words=_words(found, labelled=_are_labelled(evidence, rows_a, rows_b)))
 
 
 def _rows(clustering: Clustering, a: int, b: int, between: Between) -> tuple[Rows, Rows]:
@@ -158,9 +234,16 @@ def _rows(clustering: Clustering, a: int, b: int, between: Between) -> tuple[Row
     n = len(clustering.labels) if between == "clients" else int(clustering.labels.max(initial=-1)) + 1
     if a == b or not (0 <= a < n and 0 <= b < n):
         raise ValueError(f"a and b must be two different {between} from 0 to {n - 1}, got {a} and {b}")
-    if between == "clients":
-        return np.array([a]), np.array([b])
-    return np.flatnonzero(clustering.labels == a), np.flatnonzero(clustering.labels == b)
+    if between == "clusters":
+        return np.flatnonzero(clustering.labels == a), np.flatnonzero(clustering.labels == b)
+    for client in (a, b):
+        if clustering.labels[client] < 0:
+            raise ValueError(f"client {client} cannot be judged and is in no cluster: there is nothing to explain")
+    return np.array([a]), np.array([b])
+
+
+def _are_labelled(evidence: ClassEvidence, a: Rows, b: Rows) -> bool:
+    return all(any(len(evidence.classes[i]) for i in rows.tolist()) for rows in (a, b))
 
 
 def _feature_names(n: int, names: Sequence[str] | None, shape: tuple[int, ...] | None) -> list[str]:
@@ -175,9 +258,9 @@ def _feature_names(n: int, names: Sequence[str] | None, shape: tuple[int, ...] |
     return [f"pixel ({', '.join(map(str, at))})" for at in np.ndindex(*shape)]
 
 
-def _class_parts(evidence: ClassEvidence, a: Rows, b: Rows) -> _Parts:
+def _class_parts(known: _Known, a: Rows, b: Rows) -> _Parts:
     """Pooled directions of all classes that both sides have."""
-    of_a, of_b = (pool(evidence.classes, evidence.noise, rows, evidence.calibration) for rows in (a, b))
+    of_a, of_b = known.evidence.pooled(a), known.evidence.pooled(b)
     at = {name: k for k, name in enumerate(of_b.names)}
     left, right, weights = [], [], []
     for k in range(RANK):
@@ -188,7 +271,7 @@ def _class_parts(evidence: ClassEvidence, a: Rows, b: Rows) -> _Parts:
                 left.append(of_a.directions[k, i])
                 right.append(other * (-1.0 if left[-1] @ other < 0 else 1.0))
                 weights.append(1 / np.radians(np.sqrt(variance)) ** 2)
-    return _Parts(np.array(left), np.array(right), np.array(weights), _class_scatter(evidence))
+    return _Parts(np.array(left), np.array(right), np.array(weights), known.class_noise)
 
 
 def _class_scatter(evidence: ClassEvidence) -> Array:
@@ -196,14 +279,12 @@ def _class_scatter(evidence: ClassEvidence) -> Array:
 
     Even noise counts as one more direction, so that a feature that never varies has some.
     """
-    labels, noise = evidence.clustering.labels, evidence.noise
     features = evidence.classes[0].directions.shape[1]
     total, count = np.zeros(features), 0
-    for cluster in range(int(labels.max(initial=-1)) + 1):
-        rows = np.flatnonzero(labels == cluster)
+    for rows in map(evidence.rows, range(evidence.n_clusters)):
         if len(rows) < FEW:
             continue
-        pooled = pool(evidence.classes, noise, rows)
+        pooled = evidence.pooled(rows)
         for i in rows.tolist():
             squares, n = _squared_deviations(evidence, i, pooled)
             total, count = total + squares, count + n
@@ -227,10 +308,20 @@ def _squared_deviations(evidence: ClassEvidence, i: int, pooled: PooledClasses) 
     return total, count
 
 
-def _input_parts(clients: Sequence[ClientSignature], clustering: Clustering, a: Rows, b: Rows) -> _Parts:
+def _input_parts(known: _Known, a: Rows, b: Rows) -> _Parts:
     """The principal vectors of the bases of both sides, weighted by how well clients of one cluster agree on them."""
-    left, right = _principal_vectors(_pooled_basis(clients, a), _pooled_basis(clients, b))
-    n, features = left.shape
+    left, right = _principal_vectors(_pooled_basis(known.clients, a), _pooled_basis(known.clients, b))
+    noise, expected = known.input_noise
+    return _Parts(left, right, 1 / (np.maximum(expected[: len(left)], 1e-12) * (1 / len(a) + 1 / len(b))), noise)
+
+
+def _input_scatter(clients: Sequence[ClientSignature], clustering: Clustering) -> tuple[Array, Array]:
+    """Shares of features in the noise of bases (features,), and the mean squared noise of each direction.
+
+    Of clusters of some clients. Without them: even shares, and the noise of the measure, which is half the squared
+    split-half angle.
+    """
+    features, n = len(clients[0].basis), max(client.basis.shape[1] for client in clients)
     total, count, squares = np.full(features, 1 / features), 1, []
     for cluster in range(int(clustering.labels.max(initial=-1)) + 1):
         rows = np.flatnonzero(clustering.labels == cluster)
@@ -241,14 +332,16 @@ def _input_parts(clients: Sequence[ClientSignature], clustering: Clustering, a: 
             own, mean = _principal_vectors(np.asarray(clients[i].basis, dtype=np.float64), pooled)
             deviation = (own - mean) ** 2
             lengths = deviation.sum(axis=1)
-            if len(lengths) >= n:
-                squares.append(lengths[:n] * len(rows) / (len(rows) - 1))
+            squares.append(np.append(lengths, np.full(n - len(lengths), np.nan)) * len(rows) / (len(rows) - 1))
             total += (deviation / np.maximum(lengths[:, None], 1e-300)).sum(axis=0)
             count += int((lengths > 0).sum())
-    # without clusters of some clients: the noise of the measure, which is half the squared split-half angle each
     even = np.full(n, np.radians(np.sqrt(np.mean(clustering.noise_scale**2))) ** 2 / 2)
-    expected = np.mean(squares, axis=0) if squares else even
-    return _Parts(left, right, 1 / (np.maximum(expected, 1e-12) * (1 / len(a) + 1 / len(b))), total / count)
+    if not squares:
+        return total / count, even
+    known = np.isfinite(squares).any(axis=0)
+    return total / count, np.where(
+        known, np.nansum(squares, axis=0) / np.maximum(np.isfinite(squares).sum(axis=0), 1), even
+    )
 
 
 def _pooled_basis(clients: Sequence[ClientSignature], rows: Rows) -> Array:
@@ -266,10 +359,12 @@ def _principal_vectors(a: Array, b: Array) -> tuple[Array, Array]:
     return (a @ u).T, (b @ vt.T).T
 
 
-def _features(parts: _Parts, shares: Array, above: Array, names: Sequence[str]) -> tuple[FeatureDifference, ...]:
-    """The features that carry most, largest first."""
+def _features(
+    parts: _Parts, shares: Array, above: Array, names: Sequence[str], units: bool
+) -> tuple[FeatureDifference, ...]:
+    """The features that carry most, largest first; units: whether they may have different ones."""
     largest = [int(j) for j in np.argsort(-shares, kind="stable")[:MOST] if shares[j] > 0]
-    unit = _unit(parts)
+    unit = _unit(parts) if units else None
     if unit is not None and unit[0] not in largest:
         largest = [unit[0], *largest[: MOST - 1]]
     return tuple(
@@ -317,6 +412,20 @@ def _class_differences(matching: Matching | None, shown: Mapping[str, str]) -> t
     return tuple(sorted(found, key=lambda one: -one.size))
 
 
+def _share_differences(
+    evidence: ClassEvidence, a: Rows, b: Rows, shown: Mapping[str, str]
+) -> tuple[ShareDifference, ...]:
+    """Of all classes that either side has, among the samples of classes that were signed."""
+    table = count_table([evidence.classes[i] for i in (*a.tolist(), *b.tolist())])
+    counts = table[: len(a)].sum(axis=0), table[len(a) :].sum(axis=0)
+    if not all(side.any() for side in counts):
+        return ()
+    names = sorted({name for i in (*a.tolist(), *b.tolist()) for name in evidence.classes[i].names})
+    shares = [(side / side.sum()).tolist() for side in counts]
+    found = [ShareDifference(shown.get(name, name), *both) for name, *both in zip(names, *shares, strict=True)]
+    return tuple(sorted(found, key=lambda one: -abs(one.a - one.b)))
+
+
 def _nearest(evidence: ClassEvidence, rows: Rows, a: int, between: Between) -> Alternative | None:
     """The cluster nearest to A beside its own."""
     labels = evidence.clustering.labels
@@ -331,49 +440,80 @@ def _nearest(evidence: ClassEvidence, rows: Rows, a: int, between: Between) -> A
     return Alternative(nearest, distances[nearest], own)
 
 
-def _words(
-    kind: Kind,
-    size: float,
-    sides: tuple[str, str],
-    classes: Sequence[ClassDifference],
-    relabelled: Sequence[Relabelling],
-    features: Sequence[FeatureDifference],
-    nearest: Alternative | None,
-    unlabelled: bool,
-) -> str:
-    """Sentences that people can act on."""
-    a, b = sides
+def _words(found: Explanation, labelled: bool) -> str:
+    """Sentences that people can act on. labelled: whether both sides have classes."""
+    a, b = found.names
+    capital = a.capitalize() if a == f"{found.between[:-1]} {found.a}" else a
+    noise = f"{found.size:.1f} times the noise"
     said = []
-    if kind == "none":
-        said.append(f"{a} and {b} differ by no more than noise.")
-    elif kind == "concept":
-        said.append(f"{a} and {b} label the same inputs differently, {size:.1f} times the noise.")
-        if relabelled:
-            said.append(relabelled_words(relabelled, a, b))
-    elif kind == "labels":
-        said.append(f"{a} and {b} differ in their class shares only.")
+    if found.kind == "none":
+        said.append(f"{capital} and {b} differ by no more than noise.")
+    elif found.kind == "concept":
+        said.append(f"{capital} and {b} label the same inputs differently, {noise}.")
+        if found.relabelled:
+            said.append(relabelled_words(found.relabelled, a, b))
+    elif found.kind == "labels":
+        said.append(f"{capital} and {b} differ in their class shares only{_shares_in_words(found)}.")
     else:
-        said.append(f"{a} and {b} differ in {_named(features)}, {size:.1f} times the noise.")
-        if classes:
-            largest = ", ".join(f"{one.name} ({one.size:.1f})" for one in classes[:MOST])
+        said.append(f"{capital} and {b} differ in {_named(found)}, {noise}.")
+        if found.classes:
+            largest = ", ".join(f"{one.name} ({one.size:.1f})" for one in found.classes[:MOST])
             said.append(f"Classes that differ most, in units of noise: {largest}.")
-    if unlabelled:
-        said.append("Only inputs were compared: labels are needed to see whether labels differ.")
-    if nearest is not None:
-        own = "" if nearest.own is None else f", {nearest.own:.1f} from its own"
-        said.append(
-            f"The nearest other cluster of {a} is {nearest.cluster}: {nearest.distance:.1f} times the noise{own}."
-        )
-    return " ".join(f"{sentence[0].upper()}{sentence[1:]}" for sentence in said)
+    if found.compared == "inputs":
+        lacking = "they share no class with enough samples" if labelled else "labels are needed"
+        said.append(f"Only inputs were compared: {lacking} to see whether labels differ.")
+    if found.nearest is not None:
+        near = found.nearest
+        own = "" if near.own is None else f", {near.own:.1f} from its own"
+        said.append(f"The nearest other cluster of {a} is {near.cluster}: {near.distance:.1f} times the noise{own}.")
+    return " ".join(said)
 
 
-def _named(features: Sequence[FeatureDifference]) -> str:
-    """The features that stand out, or 'their inputs' if none does."""
-    units = [one for one in features if one.factor is not None]
+def _shares_in_words(found: Explanation) -> str:
+    """': class 3 is 60 % of A and 2 % of B' for the largest differences, if some are notable."""
+    a, b = found.names
+    notable = [one for one in found.shares if abs(one.a - one.b) > NOTABLE][:3]
+    said = [f"{one.name} is {one.a:.0%} of {a} and {one.b:.0%} of {b}" for one in notable]
+    return f": class {', class '.join(said)}" if said else ""
+
+
+def _named(found: Explanation) -> str:
+    """The features that stand out, the region of an image, or 'their inputs' if none does."""
+    if found.contributions.ndim > 1:
+        return _region(found.contributions)
+    units = [one for one in found.features if one.factor is not None]
     if units:
         factor = units[0].factor or 1.0
         return (
             f"{units[0].name} (different unit? its weight differs by a factor of about {max(factor, 1 / factor):.3g})"
         )
-    clear = [one.name for one in features if one.above_noise > CLEAR and one.share > NOTABLE]
+    clear = [one.name for one in found.features if one.above_noise > CLEAR and one.share > NOTABLE]
     return ", ".join(clear) if clear else "their inputs"
+
+
+def _region(contributions: Array) -> str:
+    """Where in an image most of the difference is."""
+    picture = as_picture(contributions)
+    if picture is None:
+        return "their inputs"
+    (top, bottom), (left, right) = (_middle(picture.sum(axis=axis)) for axis in (1, 0))
+    if bottom - top + 1 > REGION * picture.shape[0] and right - left + 1 > REGION * picture.shape[1]:
+        return "their inputs, all over the image"
+    return f"their inputs, most in rows {top} to {bottom} and columns {left} to {right} of the image"
+
+
+def as_picture(values: Array) -> Array | None:
+    """Values of the shape of a sample as rows and columns, summed over the channels of a colour image.
+
+    None if samples are not images.
+    """
+    if values.ndim == 3 and min(values.shape[0], values.shape[2]) <= CHANNELS:
+        return np.asarray(values.sum(axis=2 if values.shape[2] <= CHANNELS else 0))
+    return values if values.ndim == 2 else None
+
+
+def _middle(shares: Array) -> tuple[int, int]:
+    """The places between which REGION of the sum lies, as much of the rest before as behind them."""
+    reached = np.cumsum(shares) / max(float(shares.sum()), 1e-300)
+    outside = (1 - REGION) / 2
+    return int(np.searchsorted(reached, outside, side="right")), int(np.searchsorted(reached, 1 - outside))
