@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -14,8 +15,12 @@ from rich.table import Table
 from pacfl.cli.console import err, out
 from pacfl.signatures import Federation, Joined, SignatureFile
 from pacfl.signatures.federation import count
+from pacfl.subspace import Diagnosis, Explanation
+from pacfl.subspace.explanation import as_picture
 
 FEWEST_SHOWN: Final = 20  # steps: shorter work needs no progress bar
+MOST_PAIRS: Final = 10  # of clusters whose difference is printed; --json has all
+SHADES: Final = " ░▒▓█"
 MOST_LISTED: Final = 40  # classes or columns; --json has all
 
 
@@ -53,8 +58,73 @@ def print_federation(federation: Federation, folder: Path | None, as_json: bool)
     if because and because.lower() not in reasons.lower():
         out.print(f"Not guaranteed: {because}", highlight=False)
     _print_without_cluster(federation.not_judged())
+    print_diagnosis(federation.diagnosis)
     if folder is not None:
         out.print(f"Stored in {escape(str(folder))}", highlight=False)
+
+
+def print_diagnosis(diagnosis: Diagnosis) -> None:
+    """The kind of difference, its size, and what to do; for a few clusters, also how each two differ."""
+    out.print(f"[bold]Diagnosis:[/bold] {escape(diagnosis.words)}", highlight=False)
+    if 1 < len(diagnosis.pairs) <= MOST_PAIRS:
+        for pair in diagnosis.pairs:
+            out.print(f"  {escape(' '.join(one.words for one in pair.differences))}", highlight=False)
+
+
+def print_explanation(found: Explanation, as_json: bool) -> None:
+    """Why two clients or clusters differ."""
+    if as_json:
+        print(json.dumps(found.as_json(), allow_nan=False))
+        return
+    out.print(escape(found.words), highlight=False)
+    a, b = found.names
+    for title, headings, rows in _explaining_tables(found, a, b):
+        table = Table(title=title, title_justify="left")
+        for i, heading in enumerate(headings):
+            table.add_column(escape(heading), justify="right" if i else "left")
+        for row in rows[:MOST_LISTED]:
+            table.add_row(*map(escape, row))
+        out.print(table)
+    picture = as_picture(found.contributions)
+    if picture is not None and found.kind == "inputs":
+        out.print(f"What each pixel contributes, from none to most ({SHADES[-1]}):", highlight=False)
+        for line in shaded(picture):
+            out.print(line, highlight=False, markup=False)
+
+
+def _explaining_tables(
+    found: Explanation, a: str, b: str
+) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Title, headings and rows of what carries the difference."""
+    if found.kind == "concept":
+        headings = (f"label in {a}", f"in {b}", "apart under the same label", "left between these")
+        moved: list[tuple[str, ...]] = [(r.a, r.b, f"{r.size:.1f}", f"{r.left:.1f}") for r in found.relabelled]
+        yield "The same inputs, other labels; differences in units of noise", headings, moved
+    if found.kind == "labels":
+        yield "Class shares", ("class", a, b), [(one.name, f"{one.a:.1%}", f"{one.b:.1%}") for one in found.shares]
+    if found.kind == "inputs" and found.classes:
+        yield "Classes", ("class", "in units of noise"), [(one.name, f"{one.size:.1f}") for one in found.classes]
+    if found.kind == "inputs" and found.contributions.ndim == 1:
+        headings = ("feature", "of the difference", "in units of noise", f"times larger in {a}")
+        yield (
+            "Features",
+            headings,
+            [
+                (f.name, f"{f.share:.1%}", f"{f.above_noise:.1f}", "" if f.factor is None else f"{f.factor:.3g}")
+                for f in found.features
+            ],
+        )
+
+
+def shaded(picture: NDArray[np.float64], most: int = 32) -> list[str]:
+    """A picture as lines of characters, two for each pixel; means of blocks where it is larger than a terminal."""
+    block = -(-max(picture.shape) // most)
+    rows, columns = (-(-length // block) for length in picture.shape)
+    padded = np.full((rows * block, columns * block), np.nan)
+    padded[: picture.shape[0], : picture.shape[1]] = picture
+    means = np.nanmean(padded.reshape(rows, block, columns, block), axis=(1, 3))
+    steps = np.rint(means / max(float(means.max()), 1e-300) * (len(SHADES) - 1)).astype(int)
+    return ["".join(2 * SHADES[step] for step in row) for row in steps.tolist()]
 
 
 def print_joined(joined: Joined, folder: Path, as_json: bool) -> None:
@@ -71,6 +141,7 @@ def print_joined(joined: Joined, folder: Path, as_json: bool) -> None:
     for suggestion in joined.suggestions:
         (a, b), name = suggestion.clusters, list(joined.placed)[suggestion.newcomer]
         out.print(f"suggestion: {escape(name)} is close to clusters {a} and {b}; merge them?", highlight=False)
+    print_diagnosis(joined.federation.diagnosis)
     out.print(f"{joined.federation.size()}, stored in {escape(str(folder))}", highlight=False)
 
 

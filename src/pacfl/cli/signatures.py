@@ -1,4 +1,4 @@
-"""Signatures and federations of files: sign, inspect, cluster, join, demo."""
+"""Signatures and federations of files: sign, inspect, cluster, join, explain, demo."""
 
 import json
 import warnings
@@ -9,7 +9,13 @@ import typer
 from rich.markup import escape
 
 from pacfl.cli.console import AsJson, app, err, out
-from pacfl.cli.signature_display import print_federation, print_joined, print_signature, progress_bars
+from pacfl.cli.signature_display import (
+    print_explanation,
+    print_federation,
+    print_joined,
+    print_signature,
+    progress_bars,
+)
 from pacfl.cli.signature_options import (
     ArrayName,
     Drop,
@@ -27,7 +33,7 @@ from pacfl.cli.signature_options import (
     reading,
 )
 from pacfl.errors import MissingLibraryError
-from pacfl.signatures import FewSamplesWarning, cluster_files, figures, join_files, sigfile, sign_file
+from pacfl.signatures import FewSamplesWarning, cluster_files, explain_pair, figures, join_files, sigfile, sign_file
 from pacfl.signatures import demo as digits
 from pacfl.signatures.signing import RANK
 from pacfl.subspace import Compare, Linkage, Measure
@@ -154,6 +160,18 @@ def join(
             on_progress=advance,
         )
     print_joined(joined, folder, as_json)
+
+
+@app.command()
+def explain(
+    folder: Annotated[Path, typer.Argument(metavar="FEDERATION", help="Folder made by 'pacfl cluster'.")],
+    a: Annotated[str, typer.Argument(help="A client, by its name; with --clusters, a cluster, by its number.")],
+    b: Annotated[str, typer.Argument(help="Another one.")],
+    clusters: Annotated[bool, typer.Option("--clusters", help="A and B are numbers of clusters.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say why two clients, or two clusters, differ: which features and classes, and how far above noise."""
+    print_explanation(explain_pair(folder, a, b, between="clusters" if clusters else "clients"), as_json)
 
 
 @app.command()

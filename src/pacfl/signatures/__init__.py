@@ -1,9 +1,10 @@
 """Signature files: how clients' data are signed, compared, clustered and stored.
 
-`sign_file` writes one client's signature, `cluster_files` finds the clusters of many, `join_files` adds newcomers.
+`sign_file` writes one client's signature, `cluster_files` finds the clusters of many, `join_files` adds newcomers,
+`explain_pair` says why two of them differ.
 """
 
-from pacfl.signatures.commands import FewSamplesWarning, cluster_files, join_files, sign_file
+from pacfl.signatures.commands import FewSamplesWarning, cluster_files, explain_pair, join_files, sign_file
 from pacfl.signatures.federation import Federation, Joined
 from pacfl.signatures.reading import Reading
 from pacfl.signatures.sigfile import SignatureFile, SignatureSettings
@@ -16,6 +17,7 @@ __all__ = [
     "SignatureFile",
     "SignatureSettings",
     "cluster_files",
+    "explain_pair",
     "join_files",
     "sign_file",
 ]

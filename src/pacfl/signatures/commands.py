@@ -1,5 +1,6 @@
-"""What `pacfl sign`, `pacfl cluster` and `pacfl join` do. The command line only parses and prints."""
+"""What `pacfl sign`, `pacfl cluster`, `pacfl join` and `pacfl explain` do. The command line only parses and prints."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,10 @@ from pacfl.signatures import figures, sigfile
 from pacfl.signatures.federation import Federation, Joined, Progress, check_output, federate, join, load, save
 from pacfl.signatures.reading import Array, Reading, read_samples
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.signatures.signing import RANK, column_names, named, sign
-from pacfl.subspace import ClassSignatures, Compare, Linkage, Measure
+from pacfl.signatures.signing import RANK, column_names, named, sample_shape, sign
+from pacfl.subspace import ClassSignatures, Compare, Explanation, Linkage, Measure
 from pacfl.subspace.classes import RANK as DIRECTIONS_OF_CLASS
+from pacfl.subspace.explanation import Between
 
 SUFFIX: Final = ".sig"
 DELTA: Final = 1e-5
@@ -139,6 +141,13 @@ def join_files(
     return joined
 
 
+def explain_pair(folder: Path, a: str | int, b: str | int, *, between: Between = "clients") -> Explanation:
+    """Why two clients of the federation in a folder, by name, or two of its clusters, by number, differ."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder; make one with 'pacfl cluster ... -o {folder}'")
+    return load(folder).explain(a, b, between)
+
+
 def _open_clients(
     paths: Sequence[Path], rank: int | None, reading: Reading | None, on_progress: Progress
 ) -> dict[str, SignatureFile]:
@@ -177,9 +186,11 @@ def _sign_privately(path: Path, rank: int, how: Reading, epsilon: float, delta: 
     samples = read_samples(path, how)
     with named(str(path)):
         made = private_signature(samples.x, rank, epsilon, delta)
+    whole = math.prod(samples.x.shape[1:]) == len(made.basis)  # many features are reduced to fewer
     return SignatureFile(
         *(made.basis.astype(np.float32), rank, False, how.identity(), None, made.split_half_angles, made.guarantee),
-        columns=column_names(samples.columns),
+        columns=column_names(samples.columns) if whole else None,
+        shape=sample_shape(samples.x) if whole else None,
     )
 
 

@@ -16,7 +16,18 @@ from pacfl.signatures.federation import Clients, Federation, Joined, federate, j
 from pacfl.signatures.reading import Preprocess, Reading, preprocessed
 from pacfl.signatures.reading import Samples as Signable
 from pacfl.signatures.signing import RANK, named, sign
-from pacfl.subspace import Compare, Evidence, GivenCut, Linkage, Measure, MergeSuggestion, evidence_of
+from pacfl.subspace import (
+    Compare,
+    Diagnosis,
+    Evidence,
+    Explanation,
+    GivenCut,
+    Linkage,
+    Measure,
+    MergeSuggestion,
+    evidence_of,
+)
+from pacfl.subspace.explanation import Between
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,6 +74,8 @@ class PACFLClustering:
     measure_ : the measure that was used.
     evidence_ : why this threshold; `evidence_.reasons` says it in words, `evidence_.guaranteed` whether its error rate
         was verified for federations like this one.
+    diagnosis_ : the kind of difference between clients and between clusters, its size in units of noise, and whether to
+        learn together, together with a corrected prior, or apart; `diagnosis_.words` says it in words.
     proximity_ : (n, n) angles between clients as measured, in degrees.
     signatures_ : n × (features, directions), orthonormal.
     merge_suggestions_ : pairs of clusters that clients of the last `partial_fit` are both close to; `newcomer` is a
@@ -100,6 +113,11 @@ class PACFLClustering:
     array([0, 0, 0, 0, 0, 0])
     >>> PACFLClustering().fit(xs, ys).labels_
     array([0, 0, 0, 1, 1, 1])
+    >>> clustering = PACFLClustering().fit(xs, ys)
+    >>> clustering.diagnosis_.kind, clustering.diagnosis_.recommendation
+    ('concept', 'apart')
+    >>> [(one.a, one.b) for one in clustering.explain(0, 5).relabelled]
+    [('0', '1'), ('1', '2'), ('2', '0')]
 
     """
 
@@ -176,6 +194,11 @@ class PACFLClustering:
         self.merge_suggestions_ = tuple(replace(merge, newcomer=n + merge.newcomer) for merge in found)
         return self
 
+    def explain(self, a: str | int, b: str | int, between: Between = "clients") -> Explanation:
+        """Why two clients, by name or position, or two clusters, by number, differ; `.words` says it in words."""
+        check_value("between", between, Between)
+        return self._fitted().explain(a, b, between)
+
     def plot(self, kind: figures.Plot = "dendrogram", ax: "Axes | None" = None) -> "Axes":
         """Draw the dendrogram, or the angles between clients as a heat map; needs matplotlib (extra `figures`).
 
@@ -241,6 +264,11 @@ class PACFLClustering:
         return evidence_of(self._fitted().clustering)
 
     @property
+    def diagnosis_(self) -> Diagnosis:
+        """How clients differ, and what to do about it."""
+        return self._fitted().diagnosis
+
+    @property
     def proximity_(self) -> NDArray[np.float64]:
         """(n, n) angles as measured, in degrees."""
         return self._fitted().clustering.proximity
@@ -263,7 +291,7 @@ class PACFLClustering:
             return f"<code>{escape(repr(self))}</code>"
         headings, *rows = self.federation_.table()
         lines = [_html_row("th", headings), *(_html_row("td", row) for row in rows)]
-        words = f"{self.federation_.cut()}. {self.evidence_.reasons}"
+        words = f"{self.federation_.cut()}. {self.evidence_.reasons} {self.diagnosis_.words}"
         return f"<code>{escape(repr(self))}</code><table>{''.join(lines)}</table><p>{escape(words)}</p>"
 
     def __sklearn_tags__(self) -> Any:
@@ -296,7 +324,7 @@ class PACFLClustering:
             with named(name):
                 samples = preprocessed(np.asarray(x), self.preprocess)
                 of_samples = None if y is None else np.asarray(y)
-            signed[name] = sign(name, Signable(samples, of_samples), self.rank, how)
+            signed[name] = sign(name, Signable(samples, of_samples, _columns(x)), self.rank, how)
         return signed
 
     def _check_parameters(self) -> None:
@@ -309,6 +337,12 @@ class PACFLClustering:
                 f"compare='classes' needs threshold='auto' and linkage='average', got {self.threshold!r} and "
                 f"{self.linkage!r}; use compare='inputs' for others"
             )
+
+
+def _columns(x: ArrayLike) -> tuple[str, ...] | None:
+    """The names of a data frame's columns."""
+    columns = getattr(x, "columns", None)
+    return None if columns is None else tuple(map(str, columns))
 
 
 def _by_name(xs: Samples, first: int) -> dict[str, ArrayLike]:

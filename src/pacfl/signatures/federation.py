@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ from scipy.spatial.distance import squareform
 from pacfl.errors import DataError
 from pacfl.files import replaced, write_atomically
 from pacfl.npz import archive_shapes
-from pacfl.signatures import class_state, figures
+from pacfl.signatures import class_state, explaining, figures
+from pacfl.signatures.explaining import Description
 from pacfl.signatures.sigfile import NOT_LABELLED, SignatureFile, SignatureSettings
 from pacfl.subspace import (
     LINKAGES,
@@ -23,17 +25,22 @@ from pacfl.subspace import (
     ClientSignature,
     Clustering,
     Compare,
+    Diagnosis,
+    Explanation,
     Linkage,
     Measure,
     MergeSuggestion,
     assign,
     cluster_clients,
+    diagnose,
 )
+from pacfl.subspace.explanation import Between
 from pacfl.subspace.hierarchy import check_proximity
 from pacfl.subspace.proximity import stack
 from pacfl.subspace.together import compared_pairs, obstacle
 
-FORMAT: Final = 3
+FORMAT: Final = 4
+READABLE: Final = (3, 4)  # 3 had no descriptions of clients
 NAMES_SHOWN: Final = 8
 STATE: Final = "proximity.npz"
 SUMMARY: Final = "clusters.json"
@@ -56,6 +63,17 @@ class Federation:
     settings: SignatureSettings  # of all signatures, newcomers' too
     clustering: Clustering
     classes: tuple[ClassSignatures | None, ...]  # of each client; None without labels
+    descriptions: tuple[Description, ...]
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """How its clients differ, and what to do about it."""
+        samples = [one.samples for one in self.descriptions if one.samples is not None]
+        return diagnose(self.clients(), self.clustering, samples if len(samples) == len(self.names) else None)
+
+    def explain(self, a: str | int, b: str | int, between: Between = "clients") -> Explanation:
+        """Why two clients, by name or position, or two clusters, by number, differ."""
+        return explaining.explanation(self, a, b, between)
 
     def clients(self) -> list[ClientSignature]:
         """What newcomers are compared with."""
@@ -96,6 +114,7 @@ class Federation:
             "pairs": compared_pairs(self.clustering, self.clients()),
             "not_judged": self.not_judged(),
             "evidence": self.clustering.evidence,
+            "diagnosis": self.diagnosis.as_json(),
             "clusters": self.clusters(),
         }
 
@@ -123,12 +142,19 @@ class Federation:
         return float(np.sqrt(classes.pairs.squares[block].sum() / evidence)) * scale if evidence else None
 
     def table(self) -> list[tuple[str, ...]]:
-        """A heading, and for every cluster its number, its size, its angles and the names of some of its members."""
+        """A heading, and for every cluster its number, its size, its angles and the names of some of its members.
+
+        Last, clients that are in none.
+        """
         rows: list[tuple[str, ...]] = [("cluster", "clients", "angle inside", "to the nearest other", "names")]
         for k, (names, (inside, outside)) in enumerate(zip(self.clusters(), self.mean_angles(), strict=True)):
             more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
             angles = ("-" if angle is None else f"{angle:.2f}°" for angle in (inside, outside))
             rows.append((str(k), str(len(names)), *angles, ", ".join(names[:NAMES_SHOWN]) + more))
+        left = list(self.not_judged())
+        if left:
+            more = f" and {len(left) - NAMES_SHOWN} more" if len(left) > NAMES_SHOWN else ""
+            rows.append(("none", str(len(left)), "-", "-", ", ".join(left[:NAMES_SHOWN]) + more))
         return rows
 
     def cut(self) -> str:
@@ -204,7 +230,12 @@ def federate(
         caveats=caveats,
         on_rows=lambda rows: on_progress("comparing", rows, len(bases)),
     )
-    return Federation(tuple(clients), bases, settings, clustering, tuple(c.classes for c in clients.values()))
+    classes = tuple(client.classes for client in clients.values())
+    return Federation(tuple(clients), bases, settings, clustering, classes, _descriptions(clients))
+
+
+def _descriptions(clients: Clients) -> tuple[Description, ...]:
+    return tuple(map(Description.of, clients.values()))
 
 
 def _compared(clients: Clients, measure: Measure) -> list[ClientSignature]:
@@ -236,6 +267,7 @@ def join(federation: Federation, newcomers: Clients) -> Joined:
         settings=settings,
         clustering=clustering,
         classes=(*federation.classes, *(client.classes for client in newcomers.values())),
+        descriptions=(*federation.descriptions, *_descriptions(newcomers)),
     )
     opened = sorted({k for k in labels if k > int(old.labels.max())})
     return Joined(after, dict(zip(newcomers, labels, strict=True)), opened, suggestions)
@@ -298,6 +330,7 @@ def save(federation: Federation, folder: Path, pictures: figures.Picture | None 
         padded[:, : basis.shape[1]] = basis
     keys = ("measure", "linkage", "reference_scale", "threshold", "evidence")
     settings = {"format": FORMAT, "signatures": asdict(federation.settings)}
+    settings["clients"] = explaining.stored(federation.descriptions)
     settings |= class_state.settings_of(clustering)
     with replaced(folder / STATE) as file:
         np.savez(
@@ -325,10 +358,11 @@ def load(folder: Path) -> Federation:
         archive_shapes(folder / STATE)
         with (folder / STATE).open("rb") as file, np.load(file, allow_pickle=False) as state:
             settings = json.loads(str(state["settings"]))
-            if settings.pop("format") != FORMAT:
+            if settings.pop("format") not in READABLE:
                 raise DataError(f"{folder}: was written by another release of pacfl; cluster again")
             counts, bases, names = state["directions"], state["bases"], state["names"]
             of_classes, of_inputs = settings.pop("classes"), settings.pop("inputs")
+            described = explaining.restored(settings.pop("clients", None), len(names), bases.shape[1])
             federation = Federation(
                 names=tuple(str(name) for name in names),
                 bases=tuple(basis[:, :count] for basis, count in zip(bases, counts, strict=True)),
@@ -342,6 +376,7 @@ def load(folder: Path) -> Federation:
                     **settings,
                 ),
                 classes=class_state.signatures_from(state, len(names), bases.shape[1]),
+                descriptions=described,
             )
             _check(federation)
             return federation

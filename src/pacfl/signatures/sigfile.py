@@ -44,7 +44,16 @@ MOST_SPLIT_HALF_ANGLES: Final = 1024
 MOST_REDUCTION: Final = 100  # characters
 SHA256_CHARACTERS: Final = 64
 NOT_LABELLED: Final = "none"
-LATER: Final = ("classes", "columns", "key", "schema", "encoder", "sketch")  # fields that version 1 did not have
+MOST_AXES: Final = 8  # of one sample
+LATER: Final = (
+    "classes",
+    "columns",
+    "shape",
+    "key",
+    "schema",
+    "encoder",
+    "sketch",
+)  # fields that version 1 did not have
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,7 @@ class SignatureFile:
     schema: str | None = None  # SHA-256 of what columns are, in hexadecimal digits; nothing writes it yet
     encoder: str | None = None  # SHA-256 of the model that made the features; nothing writes it yet
     sketch: str | None = None  # how the basis was compressed; nothing writes it yet
+    shape: tuple[int, ...] | None = None  # of one sample, where it has several axes, as images have
 
     @property
     def settings(self) -> SignatureSettings:
@@ -109,6 +119,7 @@ class SignatureFile:
             if classes is None
             else {"rank": RANK, "splits": SPLITS, "names": list(classes.names), "counts": classes.counts.tolist()},
             "columns": None if self.columns is None else list(self.columns),
+            "shape": None if self.shape is None else list(self.shape),
             "key": self.key,
             "schema": self.schema,
             "encoder": self.encoder,
@@ -229,6 +240,7 @@ def _checked(content: bytes, header: dict[str, Any]) -> SignatureFile:
         schema=_hexadecimal(header, "schema", SHA256_CHARACTERS),
         encoder=_hexadecimal(header, "encoder", SHA256_CHARACTERS),
         sketch=_sketch(header.get("sketch")),
+        shape=_shape(header.get("shape"), features),
     )
 
 
@@ -257,6 +269,16 @@ def _columns(listed: Any, features: int) -> tuple[str, ...] | None:
         raise SignatureError(f"has columns that are not a list of {features} names; it is damaged")
     if not all(isinstance(name, str) and len(name) <= MOST_NAME and name.isprintable() for name in listed):
         raise SignatureError(f"has columns whose names are not up to {MOST_NAME} printable characters; it is damaged")
+    return tuple(listed)
+
+
+def _shape(listed: Any, features: int) -> tuple[int, ...] | None:
+    if listed is None:
+        return None
+    if not isinstance(listed, list) or not 2 <= len(listed) <= MOST_AXES:
+        raise SignatureError(f"has a shape that is not a list of 2 to {MOST_AXES} lengths; it is damaged")
+    if not all(type(n) is int and 0 < n <= features for n in listed) or math.prod(listed) != features:
+        raise SignatureError(f"has a shape whose lengths do not make {features} features; it is damaged")
     return tuple(listed)
 
 

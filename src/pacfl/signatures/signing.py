@@ -12,7 +12,7 @@ from pacfl.errors import DataError
 from pacfl.signatures.class_arrays import as_stored
 from pacfl.signatures.labels import MOST_CLASSES, MOST_NAME, class_names, key_id, read_key, with_hashed_names
 from pacfl.signatures.reading import Array, Reading, Samples
-from pacfl.signatures.sigfile import SignatureFile
+from pacfl.signatures.sigfile import MOST_AXES, SignatureFile
 from pacfl.subspace import RankWarning, class_signatures, signature, split_half_angles
 from pacfl.subspace.classes import FEWEST
 
@@ -29,9 +29,16 @@ def sign(client: str, samples: Samples, rank: int, how: Reading) -> SignatureFil
         basis = signature(x, rank, per_class).astype(np.float32)
         angles = split_half_angles(x, rank, per_class)
         made = SignatureFile(
-            basis, rank, per_class is not None, how.identity(), len(x), angles, columns=column_names(columns)
+            *(basis, rank, per_class is not None, how.identity(), len(x), angles),
+            columns=column_names(columns),
+            shape=sample_shape(x),
         )
         return made if labels is None or per_class is not None else replace(made, **_classes(x, labels, how))
+
+
+def sample_shape(x: Array) -> tuple[int, ...] | None:
+    """The shape of one sample that has several axes, as images have; None for tables."""
+    return tuple(x.shape[1:]) if 2 < x.ndim <= MOST_AXES + 1 else None
 
 
 def column_names(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:

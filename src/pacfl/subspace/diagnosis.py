@@ -170,14 +170,23 @@ def cluster_pairs(evidence: ClassEvidence, most: int = MOST_PAIRS) -> Iterator[t
     k = evidence.n_clusters
     if k * (k - 1) // 2 <= most:
         return combinations(range(k), 2)
-    return iter(sorted({(min(a, b), max(a, b)) for a in range(k) for b in [nearest_cluster(evidence, a)]}))
+    distances = _cluster_distances(evidence)
+    np.fill_diagonal(distances, np.inf)
+    return iter(sorted({(min(a, b), max(a, b)) for a, b in enumerate(distances.argmin(axis=1).tolist())}))
 
 
-def nearest_cluster(evidence: ClassEvidence, cluster: int) -> int:
-    """The other cluster from which it differs least."""
-    rows = evidence.rows(cluster)
-    others = (k for k in range(evidence.n_clusters) if k != cluster)
-    return min(others, key=lambda k: distance_between(evidence, rows, evidence.rows(k)))
+def _cluster_distances(evidence: ClassEvidence) -> Array:
+    """`distance_between` of all clusters at once: (k, k)."""
+    clustering = evidence.clustering
+    placed = clustering.labels >= 0
+    member = np.zeros((len(placed), evidence.n_clusters))
+    member[placed, clustering.labels[placed]] = 1.0
+    by_inputs = member.T @ _input_ratios(clustering) ** 2 @ member
+    distances = np.sqrt(by_inputs / np.outer(member.sum(axis=0), member.sum(axis=0)))
+    known = clustering.classes
+    pairs = compare_classes(evidence.classes, evidence.noise) if known is None else known.pairs
+    squares, weights = (member.T @ part @ member for part in (pairs.squares, pairs.weights))
+    return np.where(weights > 0, np.sqrt(squares / np.where(weights > 0, weights, 1.0)), distances)
 
 
 def diagnose_pair(evidence: ClassEvidence, a: int, b: int) -> PairDiagnosis:
@@ -264,9 +273,15 @@ def _size_by_classes(evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np
 
 def _size_by_inputs(clustering: Clustering, a: NDArray[np.intp], b: NDArray[np.intp]) -> float:
     """Root mean squared angle between the inputs of pairs of clients, in units of noise."""
+    noise = clustering.noise_scale
+    expected = (noise[a, None] ** 2 + noise[b] ** 2) / 2
+    return float(np.sqrt((clustering.proximity[np.ix_(a, b)] ** 2 / expected).mean()))
+
+
+def _input_ratios(clustering: Clustering) -> Array:
+    """Angles between the inputs of all clients, in units of noise."""
     reference = reference_scale(clustering.noise_scale)
-    ratios = rescale_by_noise(clustering.proximity, clustering.noise_scale, reference)[np.ix_(a, b)] / reference
-    return float(np.sqrt((ratios**2).mean()))
+    return rescale_by_noise(clustering.proximity, clustering.noise_scale, reference) / reference
 
 
 def _between(pairs: Sequence[PairDiagnosis]) -> list[Difference]:

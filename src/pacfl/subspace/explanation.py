@@ -34,7 +34,8 @@ NOTABLE: Final = 0.1  # share of the difference, or of a client's samples: featu
 LARGE: Final = 2.5  # factor between two weights of a feature that suggests another unit
 UNIT_EXPLAINS: Final = 0.8  # share of the difference that one factor must explain to be called a unit
 CHANNELS: Final = 4  # of an image, at most
-REGION: Final = 0.8  # share of the difference, along each side of an image, in the region that words name
+REGION: Final = 0.5  # share of the difference, in the fewest pixels that carry it, whose region words name
+WHOLE: Final = 0.8  # of both sides of an image: a region as large is no region
 
 
 @dataclass(frozen=True)
@@ -464,8 +465,9 @@ def _words(found: Explanation, labelled: bool) -> str:
         said.append(f"Only inputs were compared: {lacking} to see whether labels differ.")
     if found.nearest is not None:
         near = found.nearest
-        own = "" if near.own is None else f", {near.own:.1f} from its own"
-        said.append(f"The nearest other cluster of {a} is {near.cluster}: {near.distance:.1f} times the noise{own}.")
+        own = "" if near.own is None else f"; its own is {near.own:.1f} times the noise away"
+        nearest = f"cluster {near.cluster}, {near.distance:.1f} times the noise"
+        said.append(f"The nearest other cluster of {a} is {nearest}{own}.")
     return " ".join(said)
 
 
@@ -496,10 +498,14 @@ def _region(contributions: Array) -> str:
     picture = as_picture(contributions)
     if picture is None:
         return "their inputs"
-    (top, bottom), (left, right) = (_middle(picture.sum(axis=axis)) for axis in (1, 0))
-    if bottom - top + 1 > REGION * picture.shape[0] and right - left + 1 > REGION * picture.shape[1]:
+    largest = np.argsort(-picture, axis=None, kind="stable")
+    carrying = largest[: int(np.searchsorted(np.cumsum(picture.flat[largest]), REGION * picture.sum())) + 1]
+    rows, columns = np.unravel_index(carrying, picture.shape)
+    sides = [(int(at.min()), int(at.max())) for at in (rows, columns)]
+    if all(last - first + 1 > WHOLE * n for (first, last), n in zip(sides, picture.shape, strict=True)):
         return "their inputs, all over the image"
-    return f"their inputs, most in rows {top} to {bottom} and columns {left} to {right} of the image"
+    (top, bottom), (left, right) = sides
+    return f"their inputs, half of it in rows {top} to {bottom} and columns {left} to {right} of the image"
 
 
 def as_picture(values: Array) -> Array | None:
@@ -510,10 +516,3 @@ def as_picture(values: Array) -> Array | None:
     if values.ndim == 3 and min(values.shape[0], values.shape[2]) <= CHANNELS:
         return np.asarray(values.sum(axis=2 if values.shape[2] <= CHANNELS else 0))
     return values if values.ndim == 2 else None
-
-
-def _middle(shares: Array) -> tuple[int, int]:
-    """The places between which REGION of the sum lies, as much of the rest before as behind them."""
-    reached = np.cumsum(shares) / max(float(shares.sum()), 1e-300)
-    outside = (1 - REGION) / 2
-    return int(np.searchsorted(reached, outside, side="right")), int(np.searchsorted(reached, 1 - outside))
