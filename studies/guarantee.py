@@ -46,6 +46,7 @@ from pacfl.subspace import (
     class_clustering,
     class_signatures,
     cluster_clients,
+    clustering,
     guarantee,
     proximity,
     signature,
@@ -197,10 +198,10 @@ def clustered(row: Row, clients: Sequence[ClientSignature], angles: Array) -> Cl
 def found_in(row: Row, clients: Sequence[ClientSignature], angles: Array) -> Found:
     """Split: two clients that a chain of common classes connects, or whose inputs are compared, are in two clusters."""
     try:
-        clustering = clustered(row, clients, angles)
+        made = clustered(row, clients, angles)
     except ValueError as error:
         return Found(False, False, str(error), "none", 0, refused=True)
-    evidence, labels = clustering.evidence, clustering.labels
+    evidence, labels = made.evidence, made.labels
     groups = np.zeros(len(labels), dtype=np.intp)
     if evidence["compare"] != "inputs":
         groups = together._connected(clients)  # groups that share no class are not compared
@@ -256,7 +257,7 @@ def _pooled(of_each: Sequence[Limits], how: Callable[[Array], Array]) -> Limits:
     most = max(map(len, of_each), default=0)
     pooled: Limits = []
     for k in range(most):
-        same = sorted((made[k] for made in of_each if len(made) == most), key=lambda one: float(heights(one)[0]))
+        same = sorted((made[k] for made in of_each if len(made) > k), key=lambda one: float(heights(one)[0]))
         length = max(len(heights(one)) for one in same)
         limits = how(np.stack([np.pad(heights(one), (0, length - len(heights(one))), mode="edge") for one in same]))
         middle = same[len(same) // 2]
@@ -295,8 +296,8 @@ class Screening:
             return screened
         found = self._full(row, clients, angles)
         mine = lowest([self.simulated[-1]])
-        if check and len(mine) == len(low):
-            both = [(heights(a), heights(b)) for a, b in zip(mine, low, strict=True)]
+        if check:
+            both = [(heights(a), heights(b)) for a, b in zip(mine, low, strict=False)]
             self.checked.append(float(min((np.min(a[: len(b)] / b[: len(a)]) for a, b in both), default=1.0)))
         return found
 
@@ -326,7 +327,11 @@ def outcome(row: Row, folder: Path | None, federations: int | None = None) -> di
     except ValueError as error:
         return {**content, "refused": total, "because": {str(error): total}, "seconds": _since(start)}
     screening, found = Screening(), []
-    with patch.object(guarantee, "random_angle", cache(guarantee.random_angle)):
+    with ExitStack() as patches:
+        known = cache(guarantee.random_angle)  # which takes longer than all the rest
+        for module in (guarantee, threshold, clustering):
+            if hasattr(module, "random_angle"):
+                patches.enter_context(patch.object(module, "random_angle", known))
         for number in range(total):
             own = members(row, number)
             some = [pool[i] for i in own]
@@ -427,8 +432,8 @@ def failing(content: Mapping[str, Any], claim: str = "guaranteed") -> bool:
 def show(row: Row, federation: int, folder: Path | None) -> dict[str, Any]:
     """The labels and the evidence of one federation."""
     clients = [sign(row, folder, int(client)) for client in members(row, federation)]
-    clustering = clustered(row, clients, proximity([client.basis for client in clients], row["measure"]))
-    return {"row": row, "labels": clustering.labels.tolist(), "evidence": clustering.evidence}
+    made = clustered(row, clients, proximity([client.basis for client in clients], row["measure"]))
+    return {"row": row, "labels": made.labels.tolist(), "evidence": made.evidence}
 
 
 def main() -> None:
