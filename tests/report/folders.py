@@ -15,7 +15,9 @@ from pacfl.experiment.summary import ACCURACY, CLASSIFICATION, result, summaries
 from pacfl.federation.rounds import Score
 from pacfl.learning.evaluation import Metrics
 from pacfl.signatures import federation
+from pacfl.signatures.reading import Reading, Samples
 from pacfl.signatures.sigfile import SignatureFile
+from pacfl.signatures.signing import sign
 from pacfl.subspace import cluster, signature, split_half_angles
 
 GROUPS = ("sea", "land", "air", "fire")
@@ -187,3 +189,18 @@ def _describe_clustering(
     found = cluster(square, own, threshold=threshold)
     found = replace(found, evidence={**found.evidence, **evidence})
     save_clustering(folder, range(n), found)
+
+
+def write_labelled_federation(folder: Path, n: int = 8, side: int = 4) -> Path:
+    """Images of three classes; every second client labels 0 what others label 1; the last one has too few samples."""
+    rng = np.random.default_rng(1)
+    means = 3 * rng.standard_normal((3, side, side))
+    clients = {}
+    for i in range(n + 1):
+        y = np.repeat(np.arange(3), 40 if i < n else 2)
+        x = means[y] + rng.standard_normal((len(y), side, side))
+        labels = np.array([1, 0, 2])[y] if i % 2 else y
+        clients[f"site {i}" if i < n else "small site"] = sign(f"site {i}", Samples(x, labels), 3, Reading(labels="y"))
+    folder.mkdir(parents=True)
+    federation.save(federation.federate(clients), folder)
+    return folder

@@ -10,7 +10,7 @@ from scipy.cluster.hierarchy import fcluster
 from pacfl.report.gather import gather
 from pacfl.signatures import federation
 from tests.report.browser import Open, choose, drawn, saved, slide
-from tests.report.folders import write_federation, write_run
+from tests.report.folders import write_federation, write_labelled_federation, write_run
 
 
 def betas(merges: np.ndarray) -> list[float]:
@@ -216,3 +216,51 @@ def test_the_evidence_says_whether_it_is_guaranteed_and_why_not(
     )
     assert dict(table)["guaranteed"] == row
     assert page.execute_script("return document.getElementById('not-guaranteed').innerText.trim()") == note
+
+
+def test_how_clusters_differ_is_said_first_and_shown_for_the_chosen_pair(opened: Open, tmp_path: Path) -> None:
+    folder = write_labelled_federation(tmp_path / "sites")
+    stored = federation.load(folder)
+    page = opened(folder)
+    text = "return document.getElementById(arguments[0]).innerText"
+    assert page.execute_script(text, "diagnosis") == stored.diagnosis.words
+    assert stored.diagnosis.words in page.execute_script("return document.querySelector('section p').innerText")
+    assert page.execute_script(text, "pair-words") == stored.explain(0, 1, "clusters").words
+    assert page.execute_script(text, "pair-kind") == "concept: learn apart"
+    rows = "return [...document.querySelectorAll('#pair-table tbody tr')].map(r => [...r.cells].map(c => c.innerText))"
+    assert sorted(row[:2] for row in page.execute_script(rows)) == [["0", "1"], ["1", "0"]]
+    drawn(page, "difference")
+    lines = saved(page, "difference", "CSV").decode().splitlines()
+    assert lines[0] == "a,b,row,column,of_largest,run"
+    assert len(lines) == 1 + 16
+    assert max(float(line.split(",")[4]) for line in lines[1:]) == 1.0
+
+
+def test_the_pair_of_clusters_is_chosen(opened: Open, tmp_path: Path) -> None:
+    folder = write_federation(tmp_path / "hospitals", [f"hospital {i}" for i in range(9)])
+    page = opened(folder)
+    stored = federation.load(folder)
+    for a, b in ((1, 2), (2, 0)):
+        choose(page, "pair-a", str(a))
+        choose(page, "pair-b", str(b))
+        words = page.execute_script("return document.getElementById('pair-words').innerText")
+        assert words == stored.explain(min(a, b), max(a, b), "clusters").words
+    drawn(page, "difference")
+    lines = saved(page, "difference", "CSV").decode().splitlines()
+    assert lines[0] == "a,b,feature,percent,times_noise,factor,run"
+
+
+def test_runs_without_signatures_show_no_difference_of_clusters(opened: Open, small: Path) -> None:
+    assert opened(small).execute_script("return document.getElementById('difference').hidden")
+
+
+def test_clients_in_no_cluster_are_marked(opened: Open, tmp_path: Path) -> None:
+    page = opened(write_labelled_federation(tmp_path / "sites"))
+    drawn(page, "clusters")
+    assert page.execute_script("return document.querySelector('[data-in-no-cluster]').dataset.inNoCluster") == "1"
+    assert any("small site ✕" in members for members in listed(page).values())
+    caption = page.execute_script("return document.querySelector('[data-figure=clusters] figcaption').innerText")
+    assert "✕: 1 cannot be judged and is in no cluster of the federation. Blank cells" in caption
+    choose(page, "client", "8")
+    assert "in no cluster" in page.execute_script("return document.getElementById('client-facts').innerText")
+    assert page.execute_script("return document.querySelectorAll('#neighbours tbody tr').length") == 0

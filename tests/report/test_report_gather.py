@@ -9,10 +9,13 @@ from pacfl.errors import DataError, StoreError
 from pacfl.experiment.config import expand
 from pacfl.experiment.run import resume
 from pacfl.experiment.store import RunFolder, folder_of
+from pacfl.report import federations
+from pacfl.report.dendrogram import shown_angles
 from pacfl.report.gather import gather
+from pacfl.report.payload import payload
 from pacfl.report.runs import read
 from pacfl.signatures import federation
-from tests.report.folders import write_federation, write_run, write_runs
+from tests.report.folders import write_federation, write_labelled_federation, write_run, write_runs
 
 TABLE = {
     "data": {"name": "digits", "clients": 8, "scheme": {"kind": "by-set", "counts": [2, 2, 2, 2], "size": 60}},
@@ -156,3 +159,44 @@ def test_a_federation_of_one_client_is_refused(tmp_path: Path) -> None:
     folder = write_federation(tmp_path / "hospitals", ["alone"], kinds=1)
     with pytest.raises(DataError, match="let others join first"):
         gather([str(folder)], tmp_path)
+
+
+def test_a_federation_has_its_diagnosis_and_an_explanation_of_each_pair_of_clusters(tmp_path: Path) -> None:
+    read = gather([str(write_labelled_federation(tmp_path / "sites"))], tmp_path).federations[0]
+    assert read.diagnosis.kind == "concept"
+    (pair,) = read.explanations
+    assert pair.as_json() == federation.load(tmp_path / "sites").explain(0, 1, "clusters").as_json()
+    (shown,) = payload([], [read])["experiments"][0]["diagnosis"]["pairs"]
+    assert [one[:2] for one in shown["relabelled"]] == [[one.a, one.b] for one in pair.relabelled]
+    assert shown["picture"]["shape"] == [4, 4]
+
+
+def test_of_many_clusters_each_is_explained_with_its_nearest_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_federation(tmp_path / "hospitals", [f"h{i}" for i in range(12)], kinds=4)
+    everything = gather([str(folder)], tmp_path).federations[0]
+    assert [(one.a, one.b) for one in everything.explanations] == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    monkeypatch.setattr(federations, "MOST_PAIRS", 5)
+    some = gather([str(folder)], tmp_path).federations[0]
+    pairs = {(one.a, one.b) for one in some.explanations}
+    assert len(pairs) < 6
+    nearest = {one.a: one.nearest.cluster for one in everything.explanations if one.nearest is not None}
+    assert {(min(a, b), max(a, b)) for a, b in nearest.items()} <= pairs
+    assert {cluster for pair in pairs for cluster in pair} == {0, 1, 2, 3}
+    assert not payload([], [some])["experiments"][0]["diagnosis"]["all"]
+
+
+def test_the_heat_map_shows_the_distances_that_were_cut_and_no_angle_without_a_common_class(tmp_path: Path) -> None:
+    folder = write_labelled_federation(tmp_path / "sites")
+    clustering = federation.load(folder).clustering
+    shown = shown_angles(clustering)
+    known = np.isfinite(shown)
+    np.testing.assert_array_equal(shown[known], clustering.distances()[known])
+    small = len(shown) - 1
+    assert not known[small, :small].any()
+    assert known[:small, :small].all()
+    (run,) = payload([], [gather([str(folder)], tmp_path).federations[0]])["experiments"][0]["runs"]
+    assert "between the same classes" in run["clustering"]["angles"]
+    by_inputs = federation.load(write_federation(tmp_path / "hospitals", ["a", "b", "c"])).clustering
+    np.testing.assert_array_equal(shown_angles(by_inputs), by_inputs.proximity)

@@ -16,7 +16,7 @@ from pacfl.cli.console import err, out
 from pacfl.signatures import Federation, Joined, SignatureFile
 from pacfl.signatures.federation import count
 from pacfl.subspace import Diagnosis, Explanation
-from pacfl.subspace.explanation import as_picture
+from pacfl.subspace.explanation import as_picture, block_means
 
 FEWEST_SHOWN: Final = 20  # steps: shorter work needs no progress bar
 MOST_PAIRS: Final = 10  # of clusters whose difference is printed; --json has all
@@ -118,11 +118,7 @@ def _explaining_tables(
 
 def shaded(picture: NDArray[np.float64], most: int = 32) -> list[str]:
     """A picture as lines of characters, two for each pixel; means of blocks where it is larger than a terminal."""
-    block = -(-max(picture.shape) // most)
-    rows, columns = (-(-length // block) for length in picture.shape)
-    padded = np.full((rows * block, columns * block), np.nan)
-    padded[: picture.shape[0], : picture.shape[1]] = picture
-    means = np.nanmean(padded.reshape(rows, block, columns, block), axis=(1, 3))
+    means = block_means(picture, most)
     steps = np.rint(means / max(float(means.max()), 1e-300) * (len(SHADES) - 1)).astype(int)
     return ["".join(2 * SHADES[step] for step in row) for row in steps.tolist()]
 

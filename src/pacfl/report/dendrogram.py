@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list
 
+from pacfl.subspace import Clustering
+
 Array = NDArray[np.float64]
 Order = NDArray[np.intp]
 
@@ -45,24 +47,41 @@ def drawing(merges: Array) -> Drawing:
     return Drawing(order, walls, feet, tops, starts)
 
 
+def shown_angles(clustering: Clustering) -> Array:
+    """The angles between clients that a heat map shows, in degrees: (n, n).
+
+    Where classes were compared, the distances that were cut, NaN for pairs that share no class; else as measured.
+    """
+    if clustering.classes is None:
+        return clustering.proximity
+    angles = np.where(clustering.classes.pairs.weights > 0, clustering.distances(), np.nan)
+    np.fill_diagonal(angles, 0.0)
+    return angles
+
+
 def heat(proximity: Array, order: Order) -> Array:
-    """The matrix in the order of the leaves; means of blocks where it has more cells than a screen shows."""
+    """The matrix in the order of the leaves; means of blocks where it has more cells than a screen shows.
+
+    NaN where no angle is known.
+    """
     square = proximity[np.ix_(order, order)]
     n = len(square)
     if n <= MOST_CELLS:
         return square
     edges = np.arange(MOST_CELLS) * n // MOST_CELLS
-    sizes = np.diff([*edges, n])
-    sums = np.add.reduceat(np.add.reduceat(square, edges, axis=0), edges, axis=1)
-    blocks: Array = sums / np.outer(sizes, sizes)
-    return blocks
+    known = np.isfinite(square)
+    sums, counts = (
+        np.add.reduceat(np.add.reduceat(part, edges, axis=0), edges, axis=1)
+        for part in (np.where(known, square, 0.0), known.astype(np.float64))
+    )
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def neighbours(proximity: Array, most: int = 8) -> tuple[Order, Array]:
-    """For every client the nearest others, and their angles: (n, m), (n, m)."""
+    """For every client the nearest others, and their angles, infinite where none is known: (n, m), (n, m)."""
     n = len(proximity)
     m = min(most, n - 1)
-    others = proximity + np.diag(np.full(n, np.inf))
+    others = np.where(np.isnan(proximity), np.inf, proximity) + np.diag(np.full(n, np.inf))
     near = np.argpartition(others, m - 1, axis=1)[:, :m]
     angles = np.take_along_axis(others, near, axis=1)
     rank = np.lexsort((near, angles), axis=1)

@@ -8,11 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.experiment.summary import in_percent
-from pacfl.report.dendrogram import drawing, heat, neighbours
+from pacfl.report.dendrogram import drawing, heat, neighbours, shown_angles
 from pacfl.report.experiments import Experiment
 from pacfl.report.summary import ClientClustering, Clients, RunSummary, SignatureFederation
+from pacfl.subspace import Explanation
+from pacfl.subspace.diagnosis import RECOMMENDED
+from pacfl.subspace.explanation import as_picture, block_means
 
-FINEST: Final = 65535  # steps between zero and the largest angle: below a hundredth of a degree
+FINEST: Final = 65534  # steps between zero and the largest angle: below a hundredth of a degree
+UNKNOWN: Final = 65535  # instead of a step: the two share no class
+BY_CLASSES: Final = "angle between the same classes, rescaled to the noise of a typical class"
+MOST_LISTED: Final = 20  # classes of an explanation
+MOST_PIXELS: Final = 32  # of a side of its picture; means of blocks where an image has more
 
 
 def payload(experiments: Sequence[Experiment], federations: Sequence[SignatureFederation] = ()) -> dict[str, Any]:
@@ -28,7 +35,41 @@ def _federation(federation: SignatureFederation) -> dict[str, Any]:
         "rows": [federation.name],
         "clients": {"0": _clients(federation.clients)},
         "runs": [{**run, "clustering": _clustering(federation.clustering)}],
+        "diagnosis": _diagnosis(federation),
     }
+
+
+def _diagnosis(federation: SignatureFederation) -> dict[str, Any]:
+    """How clusters differ: in words, and what carries the difference for some pairs."""
+    k = int(federation.clustering.clustering.labels.max(initial=-1)) + 1
+    return {
+        "words": federation.diagnosis.words,
+        "clusters": k,
+        "all": len(federation.explanations) == k * (k - 1) // 2,
+        "pairs": [_explanation(one) for one in federation.explanations],
+    }
+
+
+def _explanation(found: Explanation) -> dict[str, Any]:
+    """What the page shows of an explanation: a limited number of classes, and a small picture of images."""
+    picture = as_picture(found.contributions)
+    return {
+        "clusters": [found.a, found.b],
+        "kind": found.kind,
+        "recommendation": RECOMMENDED[found.kind],
+        "size": found.size,
+        "words": found.words,
+        "classes": [[one.name, one.size] for one in found.classes[:MOST_LISTED]],
+        "relabelled": [[one.a, one.b, one.size, one.left] for one in found.relabelled[:MOST_LISTED]],
+        "shares": [[one.name, one.a, one.b] for one in found.shares[:MOST_LISTED]],
+        "features": [[one.name, one.share, one.above_noise, one.factor] for one in found.features],
+        "picture": None if picture is None else _picture(picture),
+    }
+
+
+def _picture(values: NDArray[Any]) -> dict[str, Any]:
+    small = block_means(values, MOST_PIXELS)
+    return packed(np.rint(255 * small / max(float(small.max()), 1e-300)), "uint8")
 
 
 def _experiment(experiment: Experiment) -> dict[str, Any]:
@@ -86,9 +127,11 @@ def _run(run: RunSummary) -> dict[str, Any]:
 def _clustering(of_clients: ClientClustering) -> dict[str, Any]:
     clustering = of_clients.clustering
     tree = drawing(of_clients.merges)
-    square = heat(clustering.proximity, tree.order)
-    top = float(square.max()) or 1.0
-    near, angles = neighbours(clustering.proximity)
+    shown = shown_angles(clustering)
+    square = heat(shown, tree.order)
+    top = float(np.nanmax(square)) or 1.0
+    near, angles = neighbours(shown)
+    by_classes = clustering.evidence.get("compare", "inputs") != "inputs"
     return {
         "clients": packed(of_clients.clients, "int32"),
         "order": packed(tree.order, "int32"),
@@ -96,14 +139,15 @@ def _clustering(of_clients: ClientClustering) -> dict[str, Any]:
         "tops": tree.tops.tolist(),
         "feet": packed(tree.feet, "float32"),
         "starts": packed(tree.starts, "float32"),
-        "heat": packed(np.rint(square / top * FINEST), "uint16"),
+        "heat": packed(np.where(np.isnan(square), UNKNOWN, np.rint(square / top * FINEST)), "uint16"),
         "degreesPerStep": top / FINEST,
         "near": packed(near, "int32"),
         "nearAngles": packed(angles, "float32"),
         "labels": packed(clustering.labels, "int32"),
-        "measure": clustering.measure,
+        "angles": BY_CLASSES if by_classes else f"{clustering.measure} angle, as measured",
         "linkage": clustering.linkage,
         "threshold": clustering.threshold,
+        "scale": _scale(clustering.reference_scale, by_classes),
         "referenceScale": clustering.reference_scale,
         "evidence": dict(clustering.evidence),
         "newcomers": list(of_clients.newcomers),
@@ -112,6 +156,13 @@ def _clustering(of_clients: ClientClustering) -> dict[str, Any]:
             for merge in of_clients.merge_suggestions
         ],
     }
+
+
+def _scale(reference: float | None, by_classes: bool) -> str:
+    """The unit of the heights in words."""
+    if by_classes:
+        return "degrees between the same classes, rescaled to the noise of a typical class"
+    return "degrees as measured" if reference is None else "degrees, rescaled to the noise of a typical client"
 
 
 def packed(array: NDArray[Any], kind: str) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """What a page shows, as plain data, without files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.subspace import Clustering, MergeSuggestion
+from pacfl.subspace import Clustering, Diagnosis, Explanation, MergeSuggestion
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -34,10 +34,11 @@ class Clients:
     true_cluster: tuple[str | None, ...]  # its name, where it is known
 
     @classmethod
-    def named(cls, names: tuple[str, ...]) -> "Clients":
-        """Clients of which only the names are known."""
+    def named(cls, names: tuple[str, ...], train: Sequence[int | None] = ()) -> "Clients":
+        """Clients of which only the names are known, and the samples of some."""
         n = len(names)
-        return cls(names, np.zeros(n, dtype=np.int64), np.zeros((n, 0), dtype=np.int64), (None,) * n)
+        samples = np.array([count or 0 for count in train or (0,) * n], dtype=np.int64)
+        return cls(names, samples, np.zeros((n, 0), dtype=np.int64), (None,) * n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +85,8 @@ class SignatureFederation:
     hash: str  # of everything in the folder
     clients: Clients
     clustering: ClientClustering
+    diagnosis: Diagnosis
+    explanations: tuple[Explanation, ...]  # of pairs of clusters
 
 
 @dataclass(frozen=True, eq=False)

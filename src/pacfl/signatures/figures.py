@@ -23,6 +23,7 @@ Plot = Literal["dendrogram", "heatmap"]
 PLOTS: Final[tuple[Plot, ...]] = get_args(Plot)
 FILES: Final = tuple(f"{name}.{kind}" for name in PLOTS for kind in PICTURES)
 
+IN_NONE: Final = "in no cluster"  # beside the name of a client that cannot be judged
 MOST_NAMES: Final = 120  # more would not be legible
 MOST_LEAVES: Final = 300  # more would not be visible
 
@@ -56,7 +57,7 @@ def plots(federation: "Federation") -> dict[Plot, tuple[tuple[float, float], Cal
 
 def _draw_dendrogram(federation: "Federation", axes: "Axes") -> None:
     clustering = federation.clustering
-    labels = list(federation.names) if len(federation.names) <= MOST_NAMES else None
+    labels = _names(federation) if len(federation.names) <= MOST_NAMES else None
     draw_dendrogram(
         clustering.merges(),
         ax=axes,
@@ -71,7 +72,15 @@ def _draw_dendrogram(federation: "Federation", axes: "Axes") -> None:
     axes.axhline(clustering.threshold, color="black", linestyle="--", linewidth=0.8)
     axes.set_ylabel(f"{federation.kind()} ({federation.unit()})")
     n_clusters = int(clustering.labels.max()) + 1
-    axes.set_title(f"{n_clusters} cluster{'s'[: n_clusters != 1]} at {clustering.threshold:.3g} degrees")
+    left = int((clustering.labels < 0).sum())
+    none = f", {left} client{'s'[: left != 1]} in none" if left else ""
+    axes.set_title(f"{n_clusters} cluster{'s'[: n_clusters != 1]} at {clustering.threshold:.3g} degrees{none}")
+
+
+def _names(federation: "Federation") -> list[str]:
+    """With a mark on those that cannot be judged."""
+    labels = federation.clustering.labels
+    return [f"{name} ({IN_NONE})" if k < 0 else name for name, k in zip(federation.names, labels, strict=True)]
 
 
 def _draw_heatmap(federation: "Federation", axes: "Axes") -> None:
@@ -83,8 +92,9 @@ def _draw_heatmap(federation: "Federation", axes: "Axes") -> None:
         axes.axhline(boundary, color="white", linewidth=0.8)
         axes.axvline(boundary, color="white", linewidth=0.8)
     if len(order) <= MOST_NAMES // 3:
-        axes.set_xticks(range(len(order)), [federation.names[i] for i in order], rotation=90, fontsize=7)
-        axes.set_yticks(range(len(order)), [federation.names[i] for i in order], fontsize=7)
+        names = _names(federation)
+        axes.set_xticks(range(len(order)), [names[i] for i in order], rotation=90, fontsize=7)
+        axes.set_yticks(range(len(order)), [names[i] for i in order], fontsize=7)
     axes.figure.colorbar(image, ax=axes, label=f"{federation.kind()} (degrees)")
     axes.set_title("Angles between clients, by cluster")
 

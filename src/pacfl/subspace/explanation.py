@@ -516,3 +516,12 @@ def as_picture(values: Array) -> Array | None:
     if values.ndim == 3 and min(values.shape[0], values.shape[2]) <= CHANNELS:
         return np.asarray(values.sum(axis=2 if values.shape[2] <= CHANNELS else 0))
     return values if values.ndim == 2 else None
+
+
+def block_means(picture: Array, most: int) -> Array:
+    """A picture of at most `most` rows and columns: means of square blocks of a larger one."""
+    block = -(-max(picture.shape) // most)
+    rows, columns = (-(-length // block) for length in picture.shape)
+    padded = np.full((rows * block, columns * block), np.nan)
+    padded[: picture.shape[0], : picture.shape[1]] = picture
+    return np.asarray(np.nanmean(padded.reshape(rows, block, columns, block), axis=(1, 3)))

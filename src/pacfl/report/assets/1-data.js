@@ -1,7 +1,7 @@
 // The data of the page, unpacked only when they are shown: a page of 2,000 clients must open at once.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const KINDS = { uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array, float32: Float32Array };
+const KINDS = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array, float32: Float32Array };
 
 // What is shown now. `client` is a number in the federation, a place is a position among the leaves.
 const state = { experiment: 0, protocol: null, seed: null, run: null, beta: 0, client: 0 };

@@ -84,10 +84,14 @@ function placeOf(clustered, client) {
   return clustered.places.get(client);
 }
 
-// Degrees between two places; the mean of a block where there are more clients than cells.
+const UNKNOWN = 65535; // in place of an angle: the two share no class
+const notPlaced = (clustered, place) => unpack(clustered.labels)[unpack(clustered.order)[place]] < 0;
+
+// Degrees between two places, NaN if unknown; the mean of a block where there are more clients than cells.
 function angle(clustered, a, b) {
   const side = clustered.heat.shape[0];
   const n = clustered.walls.length + 1;
   const cell = (place) => Math.min(side - 1, Math.floor(((place + 0.5) * side) / n));
-  return unpack(clustered.heat)[cell(a) * side + cell(b)] * clustered.degreesPerStep;
+  const step = unpack(clustered.heat)[cell(a) * side + cell(b)];
+  return step === UNKNOWN ? NaN : step * clustered.degreesPerStep;
 }

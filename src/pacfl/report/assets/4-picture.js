@@ -19,7 +19,9 @@ function heatPicture(clustered) {
   const pen = canvas.getContext("2d");
   const image = pen.createImageData(side, side);
   const colours = heatColours();
-  unpack(clustered.heat).forEach((step, i) => image.data.set([...colours[step >> 8], 255], 4 * i));
+  unpack(clustered.heat).forEach((step, i) =>
+    image.data.set([...colours[step >> 8], step === UNKNOWN ? 0 : 255], 4 * i),
+  );
   pen.putImageData(image, 0, 0);
   clustered.picture = canvas.toDataURL("image/png");
   return clustered.picture;
@@ -189,7 +191,7 @@ function marks(clustered, at) {
 const unused = (wanted, used) => (used.includes(wanted) ? (COLOURS.find((c) => !used.includes(c)) ?? wanted) : wanted);
 
 // Under the strip of the cut, in its colours where they agree: the clusters of the run, and the true clusters where
-// they are known. Newcomers have a mark.
+// they are known. Newcomers have a mark, and clients in no cluster a cross.
 function fixedStrips(clustered, at) {
   const clients = Array.from({ length: at.n }, (_, place) => clientAt(clustered, place));
   const labels = unpack(clustered.labels),
@@ -215,12 +217,15 @@ function fixedStrips(clustered, at) {
   const late = new Set(clustered.newcomers);
   const flags = clients.map((c, place) => (late.has(c) ? `M${at.x(place)} ${at.heat - 1}l-3 -5h6z` : "")).join("");
   const known = clientData().trueClusters.length > 0;
+  const cross = (place) => `M${at.x(place) - 3} ${at.strips + STRIP + 4.5}l6 6m0 -6l-6 6`;
+  const crosses = clients.flatMap((_, place) => (notPlaced(clustered, place) ? [cross(place)] : []));
   return [
     title(0, "cut"),
     strip(1, (_, place) => labels[order[place]]),
     title(1, trained() ? "run" : "stored"),
     ...(known ? [strip(2, (client) => trueCluster[client]), title(2, "true")] : []),
     drawn("path", { d: flags, fill: "currentColor", "data-newcomers": late.size }),
+    drawn("path", { d: crosses.join(""), stroke: "currentColor", fill: "none", "data-in-no-cluster": crosses.length }),
   ];
 }
 
@@ -242,12 +247,12 @@ function scaleBar(clustered, at) {
     drawn(
       "text",
       { x: at.left + width, y: y + 22, "text-anchor": "middle" },
-      `${(65535 * clustered.degreesPerStep).toFixed(1)}°`,
+      `${((UNKNOWN - 1) * clustered.degreesPerStep).toFixed(1)}°`,
     ),
     drawn(
       "text",
       { x: at.left, y: y + 36 },
-      `angle between two clients (${clustered.measure}, as measured), ${kindOfRun()} ${state.run.hash}`,
+      `${clustered.angles}, ${kindOfRun()} ${state.run.hash}`,
     ),
   ];
 }

@@ -70,7 +70,11 @@ function meanAngle(clustered, { start, end }) {
   let sum = 0,
     count = 0;
   for (let a = start; a < end; a += step)
-    for (let b = start; b < end; b += step) if (a !== b) ((sum += angle(clustered, a, b)), count++);
+    for (let b = start; b < end; b += step) {
+      const degrees = angle(clustered, a, b);
+      if (a !== b && !Number.isNaN(degrees)) ((sum += degrees), count++);
+    }
+  if (!count) return "-";
   const exact = step === 1 && clustered.heat.shape[0] === clustered.walls.length + 1;
   return `${exact ? "" : "≈ "}${(sum / count).toFixed(1)}°`;
 }
@@ -79,7 +83,7 @@ function listClusters(clustered, clusters) {
   const byNumber = [...clusters].sort((a, b) => a.number - b.number);
   const rows = byNumber.slice(0, MOST_LISTED).map((cluster) => {
     const members = Array.from({ length: Math.min(cluster.end - cluster.start, MOST_MEMBERS) }, (_, i) =>
-      shortOf(clientAt(clustered, cluster.start + i)),
+      shortOf(clientAt(clustered, cluster.start + i)) + (notPlaced(clustered, cluster.start + i) ? " ✕" : ""),
     );
     const more = cluster.end - cluster.start - members.length;
     return element(
@@ -102,6 +106,7 @@ function describe(clustered, place) {
   const { start, end, number } = clusters[at[place]];
   const samples = unpack(clientData().train)[client];
   const facts = [`cluster ${number} of ${end - start} clients`];
+  if (notPlaced(clustered, place)) facts.push(`cannot be judged, in no cluster of the ${kindOfRun()}`);
   if (samples) facts.push(`${samples} samples`);
   if (trueClusterOf(client)) facts.push(trueClusterOf(client));
   if (clustered.newcomers.includes(client)) facts.push("newcomer");
@@ -124,12 +129,14 @@ function listen(root, clustered, at) {
       return setBeta(at.highest * (1 - (y - at.top) / at.tree));
     if (column === null) return tip(event, "");
     if (row === null) return tip(event, y < at.heat ? describe(clustered, column) : "");
-    const block = clustered.heat.shape[0] < at.n ? " (mean of neighbours here)" : "";
+    const block = clustered.heat.shape[0] < at.n ? " (mean of neighbours here)" : "",
+      degrees = angle(clustered, row, column),
+      apart = Number.isNaN(degrees) ? "no class in common" : `${degrees.toFixed(2)}° apart${block}`;
     tip(
       event,
       row === column
         ? describe(clustered, column)
-        : `${describe(clustered, row)}\n${describe(clustered, column)}\n${angle(clustered, row, column).toFixed(2)}° apart${block}`,
+        : `${describe(clustered, row)}\n${describe(clustered, column)}\n${apart}`,
     );
   });
   root.addEventListener("pointerleave", (event) => tip(event, ""));
@@ -186,10 +193,11 @@ function showEvidence() {
   byId("evidence").tBodies[0].replaceChildren(
     ...facts.map(([what, value]) => element("tr", {}, element("td", {}, what), element("td", {}, value))),
   );
-  const scale =
-    clustered.referenceScale == null ? "degrees as measured" : "degrees, rescaled to the noise of a typical client";
+  const left = unpack(clustered.labels).filter((label) => label < 0).length;
+  const crossed = left ? ` ✕: ${left} cannot be judged and ${left === 1 ? "is" : "are"} in no cluster of the ${kindOfRun()}.` : "";
+  const blank = unpack(clustered.heat).includes(UNKNOWN) ? " Blank cells: no class in common." : "";
   document.querySelector('[data-figure="clusters"] figcaption').textContent =
-    `Above: ${clustered.linkage} linkage in ${scale}. Drag the line, or click a client below it. Hash of the ${kindOfRun()}: ${run}.`;
+    `Above: ${clustered.linkage} linkage in ${clustered.scale}.${crossed}${blank} Drag the line, or click a client below it. Hash of the ${kindOfRun()}: ${run}.`;
   byId("merge-suggestions").replaceChildren(...aboutNewcomers(clustered));
 }
 
@@ -228,6 +236,11 @@ function clusterTable() {
   });
 }
 
+const degreesOf = (clustered, cell) => {
+  const step = unpack(clustered.heat)[cell];
+  return step === UNKNOWN ? null : +(step * clustered.degreesPerStep).toFixed(3);
+};
+
 // As drawn: one cell of the heat map a row.
 function angleTable() {
   const clustered = clustering(),
@@ -240,7 +253,7 @@ function angleTable() {
         side === n ? { client: clientAt(clustered, a), other: clientAt(clustered, b) } : { block: a, other_block: b };
       rows.push({
         ...pair,
-        degrees: +(unpack(clustered.heat)[a * side + b] * clustered.degreesPerStep).toFixed(3),
+        degrees: degreesOf(clustered, a * side + b),
         run: state.run.hash,
       });
     }

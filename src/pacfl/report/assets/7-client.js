@@ -12,7 +12,7 @@ function showClient() {
     clustered = clustering();
   byId("client").value = client;
   const samples = unpack(clientData().train)[client];
-  const facts = [samples ? `${nameOf(client)} has ${samples} training samples.` : `${nameOf(client)}.`];
+  const facts = [samples ? `${nameOf(client)} has ${samples} ${trained() ? "training " : ""}samples.` : `${nameOf(client)}.`];
   if (trueClusterOf(client)) facts.push(`Its true cluster is ${trueClusterOf(client)}.`);
   const place = clustered ? placeOf(clustered, client) : undefined;
   if (place !== undefined) {
@@ -39,6 +39,7 @@ function showNeighbours(clustered, place) {
       angles = unpack(clustered.nearAngles),
       { clusters, at } = clustersAt(clustered, state.beta);
     for (let i = row * m; i < (row + 1) * m; i++) {
+      if (!Number.isFinite(angles[i])) break; // no class in common
       const client = unpack(clustered.clients)[near[i]];
       rows.push([
         nameOf(client),

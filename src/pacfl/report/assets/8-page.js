@@ -1,7 +1,7 @@
 // What is selected, and what has to be drawn again because of it. A figure is drawn when it is scrolled into view.
 
 const ALL = ["clusters", ...Object.keys(FIGURES)];
-const OF_ANGLES = ["clusters", "stability", "labels"]; // the others are about training
+const OF_ANGLES = ["clusters", "stability", "labels", "difference"]; // the others are about training
 const waiting = new Set(),
   inView = new Set();
 
@@ -89,7 +89,8 @@ function chooseRun(run) {
     recut();
   }
   showClient();
-  stale("clusters", "stability");
+  showDiagnosis();
+  stale("clusters", "stability", "difference");
 }
 
 function savable(id) {
@@ -125,6 +126,8 @@ function listenToControls() {
   byId("protocol").onchange = (event) => ((state.protocol = event.target.value), stale("curves", "spread", "cost"));
   byId("seed").onchange = (event) => chooseSeed(event.target.value);
   byId("clustering-run").onchange = (event) => chooseRun(runsOfSeed().find((run) => run.hash === event.target.value));
+  byId("pair-a").onchange = (event) => choosePair(Number(event.target.value), state.pair[1]);
+  byId("pair-b").onchange = (event) => choosePair(Number(byId("pair-a").value), Number(event.target.value));
   byId("client").onchange = (event) => chooseClient(Number(event.target.value));
   for (const id of ["what", "against"]) byId(id).onchange = () => stale("curves");
   byId("beta").oninput = (event) => setBeta(event.target.valueAsNumber);
