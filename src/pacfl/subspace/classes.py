@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.subspace.signature import as_labels, as_rows, leading, of_unit_size
+from pacfl.subspace.units import Indices, Units, as_groups, effective_count, is_enough
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -17,6 +18,7 @@ SPLITS: Final = (
     16  # of each class into halves: the noise of a class is shrunk towards that of others, so few are enough
 )
 MOST_SAMPLES: Final = 128  # of a class that are split, as for whole data
+CONDENSED: Final = 8  # rows per direction to which a large group is condensed at least
 ITERATIONS: Final = 40  # of the power method, for the halves of one class together
 CONVERGED: Final = 1e-4  # change of a direction in one iteration
 
@@ -31,7 +33,7 @@ class ClassSignatures:
     """One client's classes that have enough samples to be compared; none if all are too small."""
 
     names: tuple[str, ...]  # sorted
-    counts: Counts  # (classes,) samples of each
+    counts: Counts  # (classes,) samples of each; where these come in groups, how many groups of equal size are worth it
     directions: Array  # (rank, features, classes) of length 1, strongest first; 0 where a class has fewer
     split_half_angles: Array  # (rank, classes, splits) degrees, as for two samples as large as the class
 
@@ -39,10 +41,13 @@ class ClassSignatures:
         return len(self.names)
 
 
-def class_signatures(x: ArrayLike, labels: ArrayLike, fewest: int = FEWEST) -> ClassSignatures:
+def class_signatures(
+    x: ArrayLike, labels: ArrayLike, fewest: int = FEWEST, groups: ArrayLike | None = None
+) -> ClassSignatures:
     """The leading directions and their split-half angles for every class of at least `fewest` samples.
 
-    x (n, ...), labels (n,) of any kind that sorts and prints.
+    x (n, ...), labels (n,) of any kind that sorts and prints. groups (n,) of any kind: samples of one group depend on
+    each other, no split separates them, and each group counts as one sample.
 
     >>> made = class_signatures([[2.0, 0.0]] * 4 + [[0.0, 3.0]] * 5, ["a"] * 4 + ["b"] * 5)
     >>> made.names, made.directions[0].tolist()
@@ -52,39 +57,39 @@ def class_signatures(x: ArrayLike, labels: ArrayLike, fewest: int = FEWEST) -> C
         raise ValueError(f"classes need at least {FEWEST} samples to measure their noise, got fewest = {fewest}")
     rows = as_rows(x)
     named = as_labels(labels, len(rows))
+    units = as_groups(groups, len(rows))
     found, counts = np.unique(named, return_counts=True)
-    made = [(str(name), rows[named == name]) for name in found[counts >= fewest]]
-    made = sorted(((name, own) for name, own in made if own.any()), key=lambda entry: entry[0])
+    made = [(str(name), rows[named == name], as_groups(units[named == name])) for name in found[counts >= fewest]]
+    made = sorted((one for one in made if one[1].any() and is_enough(one[2], fewest)), key=lambda one: one[0])
     directions = np.zeros((RANK, rows.shape[1], len(made)))
     angles = np.full((RANK, len(made), SPLITS), 90.0)
-    for k, (_, own) in enumerate(made):
+    for k, (_, own, group) in enumerate(made):
         basis = leading(own, RANK)
         directions[: basis.shape[1], :, k] = basis.T
-        angles[:, k] = _of_halves(own)
-    sizes = np.array([len(own) for _, own in made], dtype=np.int64)
-    return ClassSignatures(tuple(name for name, _ in made), sizes, directions, angles)
+        angles[:, k] = _of_halves(own, group)
+    sizes = np.array([effective_count(group) for _, _, group in made], dtype=np.int64)
+    return ClassSignatures(tuple(name for name, _, _ in made), sizes, directions, angles)
 
 
-def _of_halves(rows: Array) -> Array:
+def _of_halves(rows: Array, groups: Indices) -> Array:
     """Degrees between the directions of random halves, scaled to the whole class: (rank, splits).
 
     90 where a half has no such direction: nothing is known of it.
     """
-    n = len(rows)
-    rng = np.random.default_rng(n)  # addressed by the size alone: the same data give the same bytes
-    chosen = of_unit_size(rows[rng.permutation(n)[:MOST_SAMPLES]])
-    half = len(chosen) // 2
+    units = Units(groups, MOST_SAMPLES)
+    chosen, places = units.gathered(of_unit_size(rows), CONDENSED * RANK)
+    halves, share = units.halves(places, SPLITS)
     masks = np.zeros((len(chosen), 2, SPLITS))
-    for split in range(SPLITS):
-        order = rng.permutation(len(chosen))
-        masks[order[:half], 0, split] = masks[order[half : 2 * half], 1, split] = 1.0
+    for split, pair in enumerate(halves):
+        for half, members in enumerate(pair):
+            masks[members, half, split] = 1.0
     products = chosen @ chosen.T
     weights = _leading_weights(products, masks.reshape(len(chosen), -1))
     angles = np.full((RANK, SPLITS), 90.0)
     for k, of_all in enumerate(weights):
         first, second = np.moveaxis(of_all.reshape(masks.shape), 1, 0)
         cosines = np.abs((first * (products @ second)).sum(axis=0)).clip(max=1.0)
-        tangents = np.sqrt(1 - cosines**2) / np.maximum(cosines, 1e-12) * np.sqrt(half / n)
+        tangents = np.sqrt(1 - cosines**2) / np.maximum(cosines, 1e-12) * np.sqrt(share)
         angles[k] = np.where(cosines > 0, np.degrees(np.arctan(tangents)), 90.0)
     return angles
 

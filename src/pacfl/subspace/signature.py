@@ -85,7 +85,7 @@ class SignatureStream:
         for start in range(0, len(rows), self._stored):
             self._parts.append(rows[start : start + self._stored].copy())  # a view would hold the whole block in memory
             if sum(len(part) for part in self._parts) >= 2 * self._stored:
-                self._parts = [_condense(np.vstack(self._parts), self._stored)]
+                self._parts = [condense(np.vstack(self._parts), self._stored)]
         return self
 
     def signature(self) -> Array:
@@ -156,7 +156,7 @@ def leading(rows: Array, rank: int) -> Array:
     return fix_signs(basis)
 
 
-def _condense(rows: Array, most: int) -> Array:
+def condense(rows: Array, most: int) -> Array:
     """At most `most` rows with nearly the same second moments: the leading directions scaled by their strength."""
     if len(rows) <= most:
         return rows

@@ -9,10 +9,10 @@ from scipy.linalg import eigh
 
 from pacfl.subspace.proximity import MEASURES, Measure, component_angles
 from pacfl.subspace.signature import as_labels, as_rows, check_rank, leading_of_classes, of_unit_size
+from pacfl.subspace.units import Halves, Units, as_groups, is_enough
 
 Array = NDArray[np.float64]
 SplitHalfAngles = dict[Measure, Array]
-Halves = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
 
 # Random splits of a client's samples into halves: the noise scale, a mean over them, then has an error of about 2 %.
 SPLITS: Final = 32
@@ -21,11 +21,16 @@ SPLITS: Final = 32
 # The leading direction needs few samples; the sum of all angles, and directions of classes, need more.
 MOST_SAMPLES: Final = 256
 MOST_SAMPLES_OF_FIRST: Final = 128
+CONDENSED: Final = 8  # rows per direction to which a large group is condensed at least
 OF_FIRST: Final = frozenset[Measure](["smallest", "entrywise"])
 
 
 def split_half_angles(
-    x: ArrayLike, rank: int, labels: ArrayLike | None = None, measures: Sequence[Measure] = MEASURES
+    x: ArrayLike,
+    rank: int,
+    labels: ArrayLike | None = None,
+    measures: Sequence[Measure] = MEASURES,
+    groups: ArrayLike | None = None,
 ) -> SplitHalfAngles:
     """Angles between signatures of two samples of the same distribution, each as large as x, for the measures asked.
 
@@ -35,35 +40,37 @@ def split_half_angles(
     Two halves differ by more than two whole samples would: in the tangent space, where subspace U + E has
     principal angles arctan of the singular values of E, and E falls with the root of the sample count, tangents shrink
     by √(half / n).
+
+    groups (n,) of any kind: samples of one group depend on each other, and no split separates them. Noise falls with
+    the number of groups; it is not known from few of them, or if one has most of the samples.
     """
     check_rank(rank)
     rows = as_rows(x)
     named = None if labels is None else as_labels(labels, len(rows))
-    of_first = [measure for measure in measures if measure in OF_FIRST and named is None]
+    units = as_groups(groups, len(rows))
+    grouped = int(units.max()) + 1 < len(rows)
+    if not is_enough(units):
+        return {measure: np.empty(0) for measure in measures}
+    of_first = [measure for measure in measures if measure in OF_FIRST and named is None and not grouped]
     of_all = [measure for measure in measures if measure not in of_first]
     angles: SplitHalfAngles = {}
     for asked, most in ((of_first, MOST_SAMPLES_OF_FIRST), (of_all, MOST_SAMPLES)):
         if asked:
-            overlaps, share = _of_halves(rows, rank, named, most)
+            overlaps, share = _of_halves(rows, rank, named, Units(units, most))
             angles |= {measure: _as_whole(overlaps, measure, share) for measure in asked}
     return {measure: angles[measure] for measure in measures}
 
 
-def _of_halves(rows: Array, rank: int, labels: NDArray[Any] | None, most: int) -> tuple[list[Array], float]:
-    """UᵀV of the signatures of random halves of at most so many samples, and the share of all that makes a half."""
-    n = len(rows)
-    # Addressed by the data's size alone: the same data give the same bytes
-    rng = np.random.default_rng(n)
-    chosen = rng.permutation(n)[:most]
-    half = len(chosen) // 2
-    if half < rank:
-        return [], half / n
-    rows = of_unit_size(rows[chosen])
-    orders = [rng.permutation(len(rows)) for _ in range(SPLITS)]
-    halves = [(order[:half], order[half : 2 * half]) for order in orders]
+def _of_halves(rows: Array, rank: int, labels: NDArray[Any] | None, units: Units) -> tuple[list[Array], float]:
+    """UᵀV of the signatures of random halves of the units' samples, and the share of all that makes a half."""
+    if len(units) // 2 < rank:
+        return [], 1.0
     if labels is None:
-        return _overlaps(rows, rank, halves), half / n
-    return _class_overlaps(rows, rank, labels[chosen], halves), half / n
+        rows, places = units.gathered(of_unit_size(rows), CONDENSED * rank)
+        halves, share = units.halves(places, SPLITS)
+        return _overlaps(rows, rank, halves), share
+    halves, share = units.halves(units.members, SPLITS)
+    return _class_overlaps(of_unit_size(rows), rank, labels, halves), share
 
 
 def _overlaps(rows: Array, rank: int, halves: Halves) -> list[Array]:

@@ -1,0 +1,105 @@
+"""Samples that depend on each other go into halves together, as units: noise falls with the number of groups.
+
+Windows of one recording, frames of one film or visits of one patient resemble each other. Random halves of the samples
+share such neighbours, and show less noise than another sample of recordings would.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacfl.subspace.signature import condense
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Halves = list[tuple[Indices, Indices]]
+
+FEWEST_UNITS: Final = (
+    4  # groups of equal size without which noise is not known: of three, one alone is half of the data
+)
+MANY_UNITS: Final = 32  # groups that are drawn even if they have more samples than are needed of independent ones
+MOST_ROWS: Final = 512  # of all groups together; more are condensed
+
+
+def as_groups(groups: ArrayLike | None, n: int | None = None) -> Indices:
+    """The group of each of n samples as an integer from 0, in order of appearance; None: every sample is its own."""
+    if groups is None:
+        return np.arange(n or 0)
+    given = np.asarray(groups)
+    if n is not None and given.shape != (n,):
+        raise ValueError(f"groups must be one per sample, got shape {given.shape} for {n} samples")
+    if given.dtype.kind in "fO" and any(value is None or value != value for value in given.tolist()):
+        raise ValueError("some groups are missing; name the group of every sample, or leave these samples out")
+    if given.dtype.kind == "O":
+        given = given.astype(str)
+    _, first, codes = np.unique(given, return_index=True, return_inverse=True)
+    order = np.empty(len(first), dtype=np.intp)
+    order[np.argsort(first)] = np.arange(len(first))
+    return order[codes]
+
+
+def blocks(n: int, size: int) -> Indices:
+    """Groups of so many consecutive samples: (n,)."""
+    return np.arange(n) // size
+
+
+def effective_count(groups: Indices) -> int:
+    """How many groups of equal size would average out as much: n² / Σ n_g², at most the number of groups."""
+    sizes = np.bincount(groups).astype(np.int64)
+    return len(groups) ** 2 // int((sizes**2).sum())
+
+
+def is_enough(groups: Indices, fewest: int = 1) -> bool:
+    """Whether noise can be measured from these groups, or from so few samples if each is its own group."""
+    grouped = int(groups.max()) + 1 < len(groups)
+    return effective_count(groups) >= (max(fewest, FEWEST_UNITS) if grouped else fewest)
+
+
+class Units:
+    """Groups from which halves are drawn, and random halves of them that separate no group."""
+
+    def __init__(self, groups: Indices, most: int) -> None:
+        """Whole groups with at most so many samples, but MANY_UNITS groups where there are as many."""
+        sizes, rows = np.bincount(groups), np.argsort(groups, kind="stable")
+        starts = np.cumsum(sizes) - sizes
+        # Addressed by the data's size alone: the same data give the same bytes
+        self._rng = np.random.default_rng(len(sizes))
+        order = self._rng.permutation(len(sizes))
+        order = order[: max(int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")), MANY_UNITS)]
+        self.members = [rows[starts[k] : starts[k] + sizes[k]] for k in order.tolist()]  # samples of each
+        self._n_samples = len(groups)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def gathered(self, rows: Array, fewest: int) -> tuple[Array, list[Indices]]:
+        """The samples of all units, and where those of each are; large groups condensed to `fewest` rows or more."""
+        most = max(MOST_ROWS // len(self), fewest)
+        parts = [rows[own] if len(own) <= most else condensed(rows[own], most) for own in self.members]
+        ends = np.cumsum([len(part) for part in parts])
+        return np.concatenate(parts), np.split(np.arange(ends[-1]), ends[:-1])
+
+    def halves(self, places: Sequence[Indices], splits: int) -> tuple[Halves, float]:
+        """Places of halves of equally many samples, as far as groups permit, and what share of all makes a half."""
+        drawn: Halves = []
+        shares = []
+        for _ in range(splits):
+            order = self._rng.permutation(len(self)).tolist()
+            sizes = np.cumsum([len(self.members[k]) for k in order])
+            first = int(np.abs(2 * sizes - sizes[-1]).argmin())
+            last = first + 1 + int(np.abs(sizes[first + 1 :] - 2 * sizes[first]).argmin())
+            a, b = int(sizes[first]), int(sizes[last] - sizes[first])
+            shares.append(2 * a * b / ((a + b) * self._n_samples))
+            one, other = order[: first + 1], order[first + 1 : last + 1]
+            drawn.append((np.concatenate([places[k] for k in one]), np.concatenate([places[k] for k in other])))
+        return drawn, float(np.mean(shares))
+
+
+def condensed(rows: Array, most: int) -> Array:
+    """At most so many rows with nearly the same second moments as many."""
+    summary = rows[: 4 * most]
+    for start in range(4 * most, len(rows), 3 * most):
+        summary = np.vstack([condense(summary, most), rows[start : start + 3 * most]])
+    return condense(summary, most)

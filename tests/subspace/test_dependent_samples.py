@@ -1,0 +1,147 @@
+"""Groups of samples that depend on each other: noise falls with the number of groups, not with that of samples."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pacfl.subspace import (
+    MEASURES,
+    ClientSignature,
+    class_signatures,
+    cluster_clients,
+    signature,
+    split_half_angles,
+)
+from pacfl.subspace.units import FEWEST_UNITS, Units, as_groups, condensed, effective_count
+
+Array = NDArray[np.float64]
+FEATURES = 20
+STRENGTHS = np.array([10.0, 5, 2.5] + [1.0] * (FEATURES - 3))
+
+
+def independent(rng: np.random.Generator, n: int) -> Array:
+    x: Array = rng.standard_normal((n, FEATURES)) * STRENGTHS
+    x[:, 0] += 15
+    return x
+
+
+def correlated(rng: np.random.Generator, n: int, memory: float = 0.9) -> Array:
+    """A signal: each sample resembles the one before it (AR(1)), with the distribution of independent samples."""
+    steps = independent(rng, n) - 15 * np.eye(FEATURES)[0]
+    x = steps.copy()
+    for t in range(1, n):
+        x[t] = memory * x[t - 1] + np.sqrt(1 - memory**2) * steps[t]
+    x[:, 0] += 15
+    return x
+
+
+def rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+@pytest.mark.parametrize("n", [2, 3, 9, 60, 300])
+def test_groups_of_one_sample_change_nothing(n: int) -> None:
+    rng = np.random.default_rng(n)
+    x, labels, names = independent(rng, n), np.arange(n) % 2, [f"patient {k}" for k in rng.permutation(n)]
+    for of_classes in (None, labels):
+        alone, grouped = (split_half_angles(x, 1, of_classes, groups=g) for g in (None, names))
+        assert all(alone[measure].tobytes() == grouped[measure].tobytes() for measure in MEASURES)
+    one, other = class_signatures(x, labels), class_signatures(x, labels, groups=names)
+    assert one.split_half_angles.tobytes() == other.split_half_angles.tobytes()
+    assert one.counts.tolist() == other.counts.tolist()
+
+
+def test_repeated_rows_in_groups_have_the_noise_of_the_rows() -> None:
+    rng = np.random.default_rng(0)
+    true, grouped, ungrouped = [], [], []
+    for _ in range(20):
+        x = independent(rng, 48)
+        repeated, groups = np.repeat(x, 5, axis=0), np.repeat(np.arange(48), 5)
+        true.append(split_half_angles(x, 2)["sum"])
+        grouped.append(split_half_angles(repeated, 2, groups=groups)["sum"])
+        ungrouped.append(split_half_angles(repeated, 2)["sum"])
+    assert rms(np.array(grouped)) == pytest.approx(rms(np.array(true)), rel=0.05)
+    assert rms(np.array(ungrouped)) < 0.6 * rms(np.array(true))
+
+
+def test_repeated_rows_of_classes_count_once() -> None:
+    x, labels = independent(np.random.default_rng(0), 40), np.arange(40) % 2
+    true = class_signatures(x, labels)
+    repeated = class_signatures(np.repeat(x, 5, axis=0), np.repeat(labels, 5), groups=np.repeat(np.arange(40), 5))
+    assert repeated.counts.tolist() == true.counts.tolist() == [20, 20]
+    assert rms(repeated.split_half_angles[0]) == pytest.approx(rms(true.split_half_angles[0]), rel=0.05)
+    assert rms(class_signatures(np.repeat(x, 5, axis=0), np.repeat(labels, 5)).split_half_angles[0]) < 0.6 * rms(
+        true.split_half_angles[0]
+    )
+
+
+def _n_clusters(clients: list[Array], groups: list[NDArray[np.intp]] | list[None], compare: str) -> int:
+    signed = []
+    for x, own in zip(clients, groups, strict=True):
+        angles = split_half_angles(x, 1, measures=["smallest"], groups=own)["smallest"]
+        signed.append(ClientSignature(signature(x, 1), angles, class_signatures(x, np.zeros(len(x), int), groups=own)))
+    labels = cluster_clients(signed, "inputs" if compare == "inputs" else "classes").labels
+    assert labels.min() == 0
+    return int(labels.max()) + 1
+
+
+# Comparisons by class check their noise against the differences within clusters, and a signal alone does not split them
+@pytest.mark.parametrize(("kind", "compare"), [("signal", "inputs"), ("patients", "inputs"), ("patients", "classes")])
+def test_clients_of_dependent_samples_are_split_without_groups_and_not_with_them(kind: str, compare: str) -> None:
+    rng, n = np.random.default_rng(1), 400
+    clients = [
+        correlated(rng, n) if kind == "signal" else np.repeat(independent(rng, 16), 25, axis=0) for _ in range(10)
+    ]
+    assert _n_clusters(clients, [None] * 10, compare) > 1
+    assert _n_clusters(clients, [np.arange(n) // 25] * 10, compare) == 1
+
+
+def test_too_few_groups_have_no_noise() -> None:
+    x = independent(np.random.default_rng(0), 60)
+    groups = np.arange(60) % (FEWEST_UNITS - 1)
+    assert all(len(angles) == 0 for angles in split_half_angles(x, 1, groups=groups).values())
+    assert len(class_signatures(x, np.zeros(60), groups=groups)) == 0
+    assert len(split_half_angles(x, 1, groups=np.arange(60) % FEWEST_UNITS)["smallest"]) > 0
+    assert len(class_signatures(x, np.zeros(60), groups=np.arange(60) % FEWEST_UNITS)) == 1
+
+
+def test_one_group_with_most_samples_does_not_suffice_beside_small_ones() -> None:
+    groups = np.minimum(np.arange(60), 10)  # ten groups of one sample and one of fifty
+    assert effective_count(groups) == 1
+    assert len(split_half_angles(independent(np.random.default_rng(0), 60), 1, groups=groups)["smallest"]) == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_halves_separate_no_group_and_are_balanced(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    groups = as_groups(rng.integers(0, 40, 500))
+    units = Units(groups, 256)
+    halves, share = units.halves(units.members, 20)
+    for a, b in halves:
+        assert not set(groups[a]) & set(groups[b])
+        assert {len(a), len(b)} <= set(range(len(a) - 30, len(a) + 31))
+    assert share == pytest.approx(np.mean([len(a) + len(b) for a, b in halves]) / 2 / 500, rel=0.05)
+
+
+def test_large_groups_are_condensed_without_loss_of_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = independent(np.random.default_rng(0), 1000)
+    groups = np.arange(1000) // 100
+    fast = split_half_angles(x, 2, groups=groups)
+    monkeypatch.setattr("pacfl.subspace.units.MOST_ROWS", 10_000)
+    exact = split_half_angles(x, 2, groups=groups)
+    for measure in MEASURES:
+        np.testing.assert_allclose(fast[measure], exact[measure], rtol=0.01)
+
+
+def test_condensed_rows_have_the_second_moments() -> None:
+    x = independent(np.random.default_rng(0), 1000)
+    made = condensed(x, 24)
+    assert made.shape == (24, FEATURES)
+    np.testing.assert_allclose(made.T @ made, x.T @ x, atol=1e-9 * (x.T @ x).max())
+
+
+def test_groups_of_another_number_than_samples_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"one per sample, got shape \(3,\) for 4"):
+        split_half_angles(np.eye(4), 1, groups=[1, 2, 3])
+    with pytest.raises(ValueError, match="some groups are missing"):
+        class_signatures(np.eye(4), np.zeros(4), groups=["a", "b", None, "a"])
