@@ -13,7 +13,17 @@ from pacfl.federation.algorithm import Upload
 from pacfl.federation.membership import PACFLState
 from pacfl.federation.message import Message
 from pacfl.federation.schedule import Schedule, round_plans
-from pacfl.subspace import LINKAGES, MEASURES, Linkage, Measure, adjusted_rand_index, agglomerate, proximity, signature
+from pacfl.subspace import (
+    LINKAGES,
+    MEASURES,
+    Linkage,
+    Measure,
+    adjusted_rand_index,
+    agglomerate,
+    proximity,
+    signature,
+    split_half_angles,
+)
 from tests.small_federation import model, pool, run_rounds, same, side
 
 DOMAINS = ("upright", "turned", "negative")
@@ -292,3 +302,20 @@ def test_who_is_in_another_cluster_is_not_heard() -> None:
     others = tuple(c for c in range(12) if c not in range(4, 8))
     alone = run_rounds(FedAvg(), Schedule(rounds=2, participation=1.0, joins={9: others}), THREE)[-1].state
     assert same(whole.models[whole.cluster_of[5]], alone.models[0])
+
+
+def of_noise(seed: int) -> Message:
+    """The profile of samples without a leading direction."""
+    x = np.random.default_rng(seed).normal(size=(60, len(profiles(PACFL(compare="inputs"))[0]["basis"])))
+    own = split_half_angles(x, 3, measures=["smallest"])["smallest"]
+    return {"basis": signature(x, 3).astype(np.float32), "split_half_angles": own.astype(np.float32)}
+
+
+def test_clients_that_cannot_be_compared_train_alone_or_all_together_if_there_are_no_clusters() -> None:
+    algorithm = PACFL(rank=3, compare="inputs", levels="none", label_prior=False)
+    state = algorithm.admit(algorithm.init_server(model()), {**profiles(algorithm), 12: of_noise(0), 13: of_noise(1)})
+    assert adjusted_rand_index(partition(state)[:12], TRUTH) == 1
+    assert len(set(partition(state).tolist())) == 5
+    assert len(state.models) == 5
+    lost = algorithm.admit(algorithm.init_server(model()), {c: of_noise(c) for c in range(5)})
+    assert partition(lost).tolist() == [0] * 5

@@ -51,6 +51,34 @@ def test_a_given_threshold_cuts_the_angles_as_measured() -> None:
     assert np.array_equal(clustering.labels, agglomerate(clustering.proximity, 12.5))
 
 
+def noise_alone(seed: int) -> SignatureFile:
+    x = np.random.default_rng(seed).normal(size=(80, 30))
+    return SignatureFile(signature(x, 2).astype(np.float32), 2, False, "raw", 80, split_half_angles(x, 2))
+
+
+def test_clients_of_pure_noise_are_in_no_cluster_stored_and_when_they_join(tmp_path: Path) -> None:
+    clients = {f"g{g}-{i}": client(g, i) for i in range(5) for g in range(2)}
+    federation = federations.federate({"noise": noise_alone(0), **clients})
+    assert sorted(map(sorted, federation.clusters())) == [[f"g{g}-{i}" for i in range(5)] for g in range(2)]
+    assert list(federation.not_judged()) == ["noise"]
+    federations.save(federation, tmp_path)
+    again = federations.load(tmp_path)
+    assert again.summary() == federation.summary()
+    joined = federations.join(again, {"more noise": noise_alone(1), "late": client(1, 99)})
+    assert joined.placed == {"more noise": -1, "late": again.clustering.labels[again.names.index("g1-0")]}
+    assert list(joined.federation.not_judged()) == ["noise", "more noise"]
+    assert joined.suggestions == ()
+    assert joined.federation.size() == "13 clients in 2 clusters, 2 not judged"
+
+
+def test_where_nobody_can_be_compared_there_is_no_cluster() -> None:
+    federation = federations.federate({f"c{i}": noise_alone(i) for i in range(6)})
+    assert federation.clusters() == []
+    assert len(federation.not_judged()) == 6
+    assert federation.summary()["evidence"]["finding"] == "undetermined"
+    assert [row[0] for row in federation.table()[1:]] == ["none"]
+
+
 def test_newcomers_join_their_group_or_open_one_and_no_member_moves() -> None:
     before = federated()
     joined = federations.join(before, {"late": client(1, 99), "other": client(2, 0), "other too": client(2, 1)})

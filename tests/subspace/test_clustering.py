@@ -66,6 +66,31 @@ def test_newcomers_are_placed_as_if_all_had_come_at_once() -> None:
     assert suggestions == ()
 
 
+def noise_alone(seed: int, n: int = 80) -> np.ndarray:
+    return np.random.default_rng([9, seed]).normal(size=(n, 30))
+
+
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_newcomers_that_cannot_be_compared_join_nobody_and_suggest_nothing(linkage: Linkage) -> None:
+    """Pure noise, too few samples for halves, and between them one of a known kind."""
+    late = [noise_alone(0), samples(1, 99), samples(0, 98)[:3], noise_alone(1)]
+    bases, own = [signature(x, 2) for x in late], [split_half_angles(x, 2)["smallest"] for x in late]
+    before = cluster(proximity(BASES), OWN, linkage=linkage, signatures=BASES)
+    larger, suggestions = assign_newcomers(before, BASES, bases, own)
+    assert larger.labels[10:].tolist() == [-1, before.labels[1], -1, -1]
+    assert suggestions == ()
+    assert list(larger.evidence["not_judged"]) == ["10", "12", "13"]
+    again, _ = assign_newcomers(larger, [*BASES, *bases], [bases[1]], [own[1]])
+    assert again.labels.tolist() == [*larger.labels, before.labels[1]]
+    assert list(again.subset([12, 11, 0, 13]).evidence["not_judged"]) == ["0", "3"]
+
+
+def test_a_given_threshold_places_everybody() -> None:
+    late = noise_alone(0)
+    larger, _ = assign_newcomers(clustered(threshold=20.0), BASES, [signature(late, 2)], [np.empty(0)])
+    assert larger.labels[10] == 2
+
+
 def test_a_newcomer_of_another_kind_opens_a_cluster() -> None:
     x = samples(2, 0)
     larger, _ = assign_newcomers(clustered(), BASES, [signature(x, 2)], [split_half_angles(x, 2)["smallest"]])

@@ -57,7 +57,7 @@ def found(
     bases, own = clients(kind, n, features, rank)
     angles = proximity(bases, measure)
     choice = choose_threshold(angles, [a[measure] for a in own], linkage, measure=measure, signatures=bases)
-    return bool(choice.labels.any()), choice.evidence
+    return bool(choice.labels.max() > 0), choice.evidence
 
 
 def grid() -> Iterator[tuple[str, int, int, int]]:
@@ -66,28 +66,28 @@ def grid() -> Iterator[tuple[str, int, int, int]]:
             yield kind, n, features, rank
 
 
-def test_no_federation_of_the_grid_is_both_split_and_guaranteed() -> None:
-    wrong, counts = [], dict.fromkeys(((g, s) for g in (True, False) for s in (True, False)), 0)
+def test_no_federation_of_one_distribution_is_split() -> None:
+    """With and without leading directions, which decide who can be compared."""
+    split, guaranteed, undetermined = [], 0, 0
     for one in grid():
         for measure in MEASURES:
-            split, evidence = found(*one, measure)
-            counts[evidence.guaranteed, split] += 1
-            print(*one, measure, "split" if split else "one cluster", evidence.not_guaranteed_because or "guaranteed")
-            if split and evidence.guaranteed:
-                wrong.append((*one, measure))
-    print(counts)
-    assert not wrong
-    assert counts[True, False] >= 5, "or the guarantee would be an empty one"
-    assert counts[False, True] >= 5, "or nothing would be tested"
+            is_split, evidence = found(*one, measure)
+            outcome = evidence.not_guaranteed_because or "guaranteed"
+            print(*one, measure, "split" if is_split else "not split", len(evidence.not_judged or {}), outcome)
+            split += [(*one, measure)] if is_split else []
+            guaranteed += evidence.guaranteed
+            undetermined += evidence.finding == "undetermined"
+    print(f"{guaranteed} guaranteed, {undetermined} undetermined")
+    assert not split
+    assert guaranteed >= 20, "or the guarantee would be an empty one"
+    assert undetermined >= 5, "or nothing would be tested"
 
 
 @pytest.mark.parametrize(("n", "features", "rank"), [(300, 64, 5), (300, 64, 10), (80, 30, 20)])
-def test_false_splits_by_the_sum_of_many_angles_are_not_guaranteed(n: int, features: int, rank: int) -> None:
-    split, evidence = found("isotropic", n, features, rank, "sum")
-    assert split
-    assert not evidence.guaranteed
-    assert f"random signatures of rank {rank} in {features} features (sum)" in str(evidence.not_guaranteed_because)
-    assert f"This error rate is not guaranteed: {evidence.not_guaranteed_because}." in evidence.reasons
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_the_sum_of_many_angles_splits_nobody_by_chance(n: int, features: int, rank: int, linkage: Linkage) -> None:
+    """Where data have no leading directions, angles between halves do not fall with the root of their size."""
+    assert not found("isotropic", n, features, rank, "sum", linkage)[0]
 
 
 @pytest.mark.parametrize("linkage", LINKAGES)
@@ -102,30 +102,19 @@ def test_clients_with_leading_directions_are_guaranteed(linkage: Linkage) -> Non
 def test_what_was_not_verified_is_named() -> None:
     bases, own = clients("images", 300, 64, 3)
     angles, halves = proximity(bases), [a["smallest"] for a in own]
-    some = [*halves[:-1], np.empty(0)]
     wide = [*bases[:-1], np.eye(64)[:, :10]]
     for doubt, evidence in {
         "the shape of the signatures was not given": choose_threshold(angles, halves).evidence,
-        "noise of 1 of 12 clients": choose_threshold(angles, some, signatures=bases).evidence,
+        "noise of 12 of 12 clients": choose_threshold(angles, signatures=bases).evidence,
         "signatures have 3 to 10 directions": choose_threshold(angles, halves, signatures=wide).evidence,
         "samples were normalised": choose_threshold(
             angles, halves, signatures=bases, caveats=["samples were normalised"]
         ).evidence,
         "angles within clusters are": choose_threshold(angles, [a / 1.3 for a in halves], signatures=bases).evidence,
-        "no two clients share a cluster": choose_threshold(
-            90 - 90 * np.eye(3), halves[:3], signatures=bases[:3]
-        ).evidence,
     }.items():
         assert not evidence.guaranteed
         assert doubt in str(evidence.not_guaranteed_because)
         assert doubt in evidence.reasons
-
-
-def test_more_clients_than_a_simulation_has_are_not_guaranteed(monkeypatch: pytest.MonkeyPatch) -> None:
-    bases, own = clients("images", 300, 64, 3)
-    monkeypatch.setattr("pacfl.subspace.null.PANEL", 11)
-    evidence = choose_threshold(proximity(bases), [a["smallest"] for a in own], signatures=bases).evidence
-    assert evidence.not_guaranteed_because == "there are 12 clients, and simulations have at most 11"
 
 
 def test_the_clustering_has_the_same_fields_and_a_given_cut_claims_nothing() -> None:

@@ -5,8 +5,18 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist, squareform
 
-from pacfl.subspace import LINKAGES, Linkage, adjusted_rand_index, choose_threshold, null, stability
-from tests.subspace.federations import federation, groups
+from pacfl.subspace import (
+    LINKAGES,
+    Linkage,
+    adjusted_rand_index,
+    choose_threshold,
+    null,
+    proximity,
+    signature,
+    split_half_angles,
+    stability,
+)
+from tests.subspace.federations import Array, federation, groups
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -50,14 +60,19 @@ def test_neighbours_replace_missing_split_half_angles(sizes: tuple[int, ...], li
     assert "nearest neighbours" in choice.evidence.reasons
 
 
-def test_neighbours_replace_the_missing_split_half_angles_of_some() -> None:
+def test_clients_without_split_half_angles_join_nobody_where_others_have_them() -> None:
     angles, own = federation(0, 7, 7)
-    some = [a if i % 3 else np.empty(0) for i, a in enumerate(own)]
-    choice = choose_threshold(angles, some)
-    assert adjusted_rand_index(choice.labels, groups(7, 7)) == 1
+    has = np.arange(14) % 3 > 0
+    choice = choose_threshold(angles, [a if known else np.empty(0) for a, known in zip(own, has, strict=True)])
+    assert (choice.labels[~has] == -1).all()
+    assert adjusted_rand_index(choice.labels[has], groups(7, 7)[has]) == 1
     assert choice.evidence.floors_from == "clients"
-    assert "nearest neighbours" in choice.evidence.reasons
-    assert "nearest neighbours" not in choose_threshold(angles, own).evidence.reasons
+    assert list(choice.evidence.not_judged) == [str(i) for i in np.flatnonzero(~has)]
+    assert all("sign more samples" in why for why in choice.evidence.not_judged.values())
+    assert "5 cannot be judged and joined nobody" in choice.evidence.reasons
+    without = choose_threshold(angles[np.ix_(has, has)], [a for a, known in zip(own, has, strict=True) if known])
+    assert np.array_equal(without.labels, choice.labels[has])
+    assert without.threshold == choice.threshold
 
 
 def test_one_client_is_one_cluster() -> None:
@@ -90,6 +105,36 @@ def test_a_federation_larger_than_the_panel_is_simulated_by_a_panel(monkeypatch:
         assert adjusted_rand_index(choose_threshold(*federation(0, *sizes)).labels, groups(*sizes)) == 1
 
 
+# What one client can do
+
+
+HUGE = np.full(32, 270.0)
+LIES = {
+    "all huge": HUGE,
+    "rather large": HUGE / 30,
+    "one huge": np.where(np.arange(32) == 0, 270.0, 0.0),
+    "one huge, others small": np.where(np.arange(32) == 0, 270.0, 0.01),
+    "all tiny": np.full(32, 1e-9),
+    "half huge": np.where(np.arange(32) % 2, 270.0, 0.0),
+    "growing": np.geomspace(1e-3, 270, 32),
+    "none": np.empty(0),
+}
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (8,), (8, 8), (5, 3)])
+@pytest.mark.parametrize("lie", LIES)
+def test_no_split_half_angles_of_one_client_change_the_clusters_of_others(lie: str, sizes: tuple[int, ...]) -> None:
+    """The liar is one more client of the first group."""
+    angles, own = federation(1, sizes[0] + 1, *sizes[1:])
+    shape = [np.zeros((60, 3))] * len(own)
+    honest = choose_threshold(angles[1:, 1:], own[1:], signatures=shape[1:])
+    choice = choose_threshold(angles, [LIES[lie], *own[1:]], signatures=shape)
+    assert adjusted_rand_index(honest.labels, groups(*sizes)) == 1
+    assert adjusted_rand_index(choice.labels[1:], honest.labels) == 1
+    if lie in ("all huge", "none"):
+        assert choice.labels[0] == -1
+
+
 def test_lone_clients_are_found_in_a_federation_far_larger_than_the_panel(monkeypatch: pytest.MonkeyPatch) -> None:
     """A panel of 10 out of 400 hardly ever meets one of eight lone clients; it must not be confused by that."""
     monkeypatch.setattr(null, "PANEL", 10)
@@ -113,6 +158,48 @@ def test_differences_without_a_gap_are_called_gradual() -> None:
     assert evidence.finding == "gradual"
     assert "Differences are gradual" in evidence.reasons
     assert "compare with fewer" in evidence.reasons
+
+
+# Clients that cannot be compared
+
+
+def noisy_federation(n_noise: int) -> tuple[list[Array], list[Array]]:
+    """Seven clients of each of two groups, and some whose samples have no leading direction."""
+    rng = np.random.default_rng(0)
+    spaces = [np.linalg.qr(rng.standard_normal((60, 5)))[0] * [6, 4, 3, 2, 1.5] for _ in range(2)]
+    data = [rng.standard_normal((60, 5)) @ spaces[i // 7].T + 0.5 * rng.standard_normal((60, 60)) for i in range(14)]
+    data += [rng.standard_normal((60, 60)) for _ in range(n_noise)]
+    return [signature(x, 3) for x in data], [split_half_angles(x, 3)["smallest"] for x in data]
+
+
+def test_pure_noise_joins_nobody_and_changes_nothing() -> None:
+    bases, own = noisy_federation(3)
+    choice = choose_threshold(proximity(bases), own, signatures=bases)
+    without = choose_threshold(proximity(bases[:14]), own[:14], signatures=bases[:14])
+    assert choice.labels[14:].tolist() == [-1] * 3
+    assert np.array_equal(choice.labels[:14], groups(7, 7))
+    assert np.array_equal(without.labels, groups(7, 7))
+    assert list(choice.evidence.not_judged) == ["14", "15", "16"]
+    assert "as large as a difference could be" in choice.evidence.not_judged["14"]
+
+
+def test_where_nobody_can_be_compared_nothing_is_claimed() -> None:
+    bases, own = (part[14:] for part in noisy_federation(8))
+    choice = choose_threshold(proximity(bases), own, signatures=bases)
+    assert choice.labels.tolist() == [-1] * 8
+    assert choice.evidence.finding == "undetermined"
+    assert not choice.evidence.guaranteed
+    assert choice.evidence.reasons.startswith("No client can be compared with others")
+
+
+def test_bases_that_always_share_a_direction_are_not_compared() -> None:
+    """Any two planes through the origin of a space of three dimensions meet in a line: angles are rounding errors."""
+    rng = np.random.default_rng(0)
+    data = [rng.standard_normal((50, 3)) * [3, 2, 1] for _ in range(10)]
+    bases, own = [signature(x, 2) for x in data], [split_half_angles(x, 2)["smallest"] for x in data]
+    choice = choose_threshold(proximity(bases), own, signatures=bases)
+    assert choice.labels.tolist() == [-1] * 10
+    assert "lower rank" in choice.evidence.not_judged["0"]
 
 
 # Refusals

@@ -38,13 +38,16 @@ def compared(draw: st.DrawFn) -> tuple[Array, list[Array] | None]:
 def assert_consistent(angles: Array, own: list[Array] | None, linkage: Linkage) -> None:
     """The threshold gives the labels again, and the evidence is about them."""
     choice = choose_threshold(angles, own, linkage)
-    rescaled = rescale_by_noise(angles, noise_scale(angles, own))
-    assert np.array_equal(choice.labels, agglomerate(rescaled, choice.threshold, linkage))
     evidence = choice.evidence
+    has = np.array([own is None or all(len(a) == 0 for a in own) or len(own[i]) > 0 for i in range(len(angles))])
+    assert ((choice.labels >= 0) == has).all()
+    assert set(evidence.not_judged) == {str(i) for i in np.flatnonzero(~has)}
+    rescaled = rescale_by_noise(angles, noise_scale(angles, own), evidence.floor)[np.ix_(has, has)]
+    assert np.array_equal(choice.labels[has], agglomerate(rescaled, choice.threshold, linkage))
     n_clusters = int(choice.labels.max()) + 1
     considered = {cut.n_clusters: cut for cut in evidence.cuts}
     assert n_clusters in considered
-    enough = len(angles) >= stability.FEWEST
+    enough = has.sum() >= stability.FEWEST
     assert evidence.reproducibility == (considered[n_clusters].reproducibility if enough else None)
     assert (evidence.finding == "homogeneous") == (n_clusters == 1)
     assert list(considered) == sorted(considered)
@@ -147,6 +150,14 @@ def test_homogeneous_federations_are_split_no_more_often_than_the_error_rate(lin
     drawn = [of_the_null(seed, 12, dimensions) for seed in range(60)]
     splits = sum(choose_threshold(*one, linkage, error_rate=0.05).labels.any() for one in drawn)
     assert splits <= binom.isf(0.001, 60, 0.05)
+
+
+@pytest.mark.usefixtures("few_simulations")
+def test_a_thousand_clients_of_one_distribution_are_split_no_more_often_than_the_error_rate() -> None:
+    """Simulations have 300 of them. 20 federations: more splits than this have a chance of 1 in 1,000."""
+    drawn = [(of_the_null(seed, 1000, (3, 10)[seed % 2]), LINKAGES[seed % 5]) for seed in range(20)]
+    splits = sum(choose_threshold(*one, linkage, error_rate=0.05).labels.any() for one, linkage in drawn)
+    assert splits <= binom.isf(0.001, 20, 0.05)
 
 
 @pytest.mark.usefixtures("few_simulations")

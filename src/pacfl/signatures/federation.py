@@ -82,8 +82,11 @@ class Federation:
 
     def not_judged(self) -> dict[str, str]:
         """Clients that are in no cluster, and why."""
+        left = np.flatnonzero(self.clustering.labels < 0).tolist()
+        if self.clustering.classes is None:
+            return {self.names[i]: self.clustering.evidence["not_judged"][str(i)] for i in left}
         clients = self.clients()
-        return {self.names[i]: obstacle(clients[i]) for i in np.flatnonzero(self.clustering.labels < 0).tolist()}
+        return {self.names[i]: obstacle(clients[i]) for i in left}
 
     def clusters(self) -> list[list[str]]:
         """Names by cluster; clients that cannot be judged are in none."""
@@ -401,8 +404,8 @@ def _check(federation: Federation) -> None:
         "distinct names": len(set(federation.names)) == n,
         "labels": clustering.labels.shape == (n,)
         and clustering.labels.dtype.kind in "ui"
-        and set(clustering.labels.tolist()) - ({-1} if clustering.classes is not None else set())
-        == set(range(int(clustering.labels.max()) + 1)),
+        and set(clustering.labels.tolist()) - {-1} == set(range(int(clustering.labels.max()) + 1))
+        and (clustering.classes is not None or _explained(clustering)),
         "noise_scale": clustering.noise_scale.shape == (n,)
         and bool((np.isfinite(clustering.noise_scale) & (clustering.noise_scale > 0)).all()),
         "threshold": all(isinstance(x, float) and 0 <= x < np.inf for x in numbers) and clustering.reference_scale != 0,
@@ -422,6 +425,12 @@ def _check(federation: Federation) -> None:
     lacking = [what for what, there in valid.items() if not there]
     if lacking:
         raise ValueError(f"it has no valid {', '.join(lacking)}")
+
+
+def _explained(clustering: Clustering) -> bool:
+    """Whether the evidence says why clients without a cluster have none."""
+    why = clustering.evidence.get("not_judged") or {}
+    return all(isinstance(why.get(str(i)), str) for i in np.flatnonzero(clustering.labels < 0).tolist())
 
 
 def _is_unfinished(name: str) -> bool:

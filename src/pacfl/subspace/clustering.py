@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.subspace.class_clustering import ClassClusters
+from pacfl.subspace.guarantee import TOO_FEW, noise_obstacle, random_angle, shape_of, too_noisy
 from pacfl.subspace.hierarchy import Labels, Linkage, agglomerate, check_proximity, cut, dendrogram, level_of
 from pacfl.subspace.newcomers import MergeSuggestion, place
 from pacfl.subspace.noise_scale import noise_scale, reference_scale, rescale_by_noise
@@ -42,7 +43,8 @@ class Clustering:
             return ratios * self.reference_scale
         if self.reference_scale is None:
             return self.proximity
-        return rescale_by_noise(self.proximity, self.noise_scale, self.reference_scale)
+        farthest = self.evidence.get("random_angle")
+        return rescale_by_noise(self.proximity, self.noise_scale, self.reference_scale, farthest)
 
     def input_distances(self) -> Array:
         """Angles between all data of clients, each as if it had the noise of a typical client, in degrees."""
@@ -62,11 +64,14 @@ class Clustering:
     def subset(self, clients: Sequence[int]) -> "Clustering":
         """The same clustering of some of the clients, by their positions."""
         rows = np.asarray(clients, dtype=np.intp)
+        known = self.evidence.get("not_judged") or {}
+        left = {str(i): known[str(row)] for i, row in enumerate(rows.tolist()) if str(row) in known}
         return replace(
             self,
             proximity=self.proximity[np.ix_(rows, rows)],
             noise_scale=self.noise_scale[rows],
             labels=self.labels[rows],
+            evidence={**self.evidence, "not_judged": left} if known else self.evidence,
             classes=None if self.classes is None else self.classes.subset(rows),
             inputs=None if self.inputs is None else replace(self.inputs, labels=self.inputs.labels[rows]),
         )
@@ -97,8 +102,9 @@ def cluster(
     proximity (n, n) in degrees by the measure, split_half_angles n × (splits,) by the same measure.
     signatures and caveats: see `choose_threshold`.
 
-    labels == agglomerate(result.distances(), result.threshold, linkage). Where merges tie, no threshold may give
-    n_clusters: then there are as many clusters as a threshold can give, but no more than n_clusters.
+    labels == agglomerate(result.distances(), result.threshold, linkage), of the clients that can be compared; others
+    have -1. Where merges tie, no threshold may give n_clusters: then there are as many clusters as a threshold can
+    give, but no more than n_clusters.
     """
     if threshold is not None and n_clusters is not None:
         raise ValueError("either a threshold or a number of clusters may be given, not both")
@@ -119,7 +125,7 @@ def cluster(
         choice = choose(
             square, split_half_angles, noise, linkage, measure=measure, signatures=signatures, caveats=caveats
         )
-        labels, threshold = choice.labels, choice.threshold
+        labels, threshold, reference = choice.labels, choice.threshold, choice.evidence.floor
         evidence = json.loads(json.dumps(asdict(choice.evidence)))
     return Clustering(measure, linkage, square, noise, reference, float(threshold), labels, evidence)
 
@@ -161,10 +167,40 @@ def assign_newcomers(
     n = len(clustering.labels)
     proximity = extend(clustering.proximity, old, new, clustering.measure)
     noise = np.concatenate([clustering.noise_scale, noise_scale(proximity[n:], split_half_angles)])
+    not_judged = _not_comparable(clustering, [*old, *new], noise, split_half_angles)
+    rows = np.flatnonzero(np.concatenate([clustering.labels >= 0, [not why for why in not_judged]]))
+    n_old = int((clustering.labels >= 0).sum())
     # Ward's distances depend on the angles inside the old clusters too, those of other linkages do not
-    distances = proximity if clustering.linkage == "ward" else proximity[n:]
+    asked = rows if clustering.linkage == "ward" else rows[n_old:]
+    distances = proximity[np.ix_(asked, rows)]
     if clustering.reference_scale is not None:
-        distances = rescale_by_noise(distances, noise, clustering.reference_scale)
-    assigned = place(distances, clustering.labels, clustering.threshold, clustering.linkage)
-    joined = replace(clustering, proximity=proximity, noise_scale=noise, labels=assigned.labels)
-    return joined, assigned.merge_suggestions
+        farthest = clustering.evidence.get("random_angle")
+        distances = rescale_by_noise(distances, noise[rows], clustering.reference_scale, farthest)
+    assigned = place(distances, clustering.labels[rows[:n_old]], clustering.threshold, clustering.linkage)
+    labels = np.full(len(noise), -1, dtype=np.intp)
+    labels[rows] = assigned.labels
+    known = clustering.evidence.get("not_judged") or {}
+    evidence = {
+        **clustering.evidence,
+        "not_judged": {**known, **{str(n + i): why for i, why in enumerate(not_judged) if why}},
+    }
+    suggestions = tuple(replace(s, newcomer=int(rows[n_old + s.newcomer]) - n) for s in assigned.merge_suggestions)
+    joined = replace(clustering, proximity=proximity, noise_scale=noise, labels=labels, evidence=evidence)
+    return joined, suggestions
+
+
+def _not_comparable(
+    clustering: Clustering, signatures: Signatures, noise: Array, split_half_angles: Sequence[ArrayLike]
+) -> list[str]:
+    """Why each newcomer cannot be compared; empty where it can. A cut that was given places everybody."""
+    reference, evidence = clustering.reference_scale, clustering.evidence
+    if reference is None or evidence["finding"] == "given" or evidence.get("floors_from") == "neighbours":
+        return [""] * len(split_half_angles)
+    shape = shape_of(signatures)
+    farthest = None if shape is None else random_angle(*shape, clustering.measure)
+    own = noise[len(noise) - len(split_half_angles) :]
+    noisy = too_noisy(own, reference, clustering.threshold / reference, farthest)
+    return [
+        TOO_FEW if not np.size(angles) else noise_obstacle(float(scale), farthest) if bad else ""
+        for angles, scale, bad in zip(split_half_angles, own, noisy, strict=True)
+    ]

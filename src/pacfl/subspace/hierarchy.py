@@ -56,6 +56,14 @@ def merges(square: Array, linkage: Linkage) -> Array:
     return tree
 
 
+def condensed_merges(condensed: Array, linkage: Linkage) -> Array:
+    """The dendrogram of a proximity in scipy's condensed form: the rows of its upper triangle."""
+    if linkage not in LINKAGES:
+        raise ValueError(f"linkage must be one of {', '.join(LINKAGES)}, got {linkage!r}")
+    tree: Array = scipy_linkage(condensed, linkage) if len(condensed) else np.empty((0, 4))
+    return tree
+
+
 def cut(tree: Array, threshold: float) -> Labels:
     """Labels 0..k-1 of the dendrogram with the merges above `threshold` undone."""
     if len(tree) == 0:
@@ -101,7 +109,7 @@ def check_proximity(proximity: ArrayLike, since: int = 0) -> Array:
     if square.ndim != 2 or square.shape[0] != square.shape[1] or len(square) == 0:
         raise ValueError(f"proximity must be square, one row and column for each client, got shape {square.shape}")
     rows = square[since:]
-    if not np.isfinite(rows).all() or (rows < 0).any():
+    if rows.size and not (rows.min() >= 0 and rows.max() < np.inf):  # NaN is neither
         raise ValueError("proximity must be finite and not negative; were the signatures checked?")
     if np.diagonal(square)[since:].any() or not _symmetric(square, since):
         raise ValueError("proximity must be symmetric with a zero diagonal; use pacfl.subspace.proximity")
@@ -112,4 +120,9 @@ def _symmetric(square: Array, since: int, tile: int = 512) -> bool:
     """Whether a matrix equals its transpose but for rounding, in tiles: a large transpose is slow to read."""
     columns = range(0, len(square), tile)
     tiles = ((slice(max(j, since), j + tile), slice(i, i + tile)) for j in columns for i in columns if i <= j)
-    return all(np.allclose(square[a, b], square[b, a].T, rtol=1e-9, atol=1e-9) for a, b in tiles)
+    return all(_close(square[a, b], square[b, a].T) for a, b in tiles)
+
+
+def _close(a: Array, b: Array) -> bool:
+    """As np.allclose, of finite numbers."""
+    return bool((np.abs(a - b) <= 1e-9 + 1e-9 * np.abs(b)).all())

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 RESOLUTION: Final = 1e-5  # degrees: no noise scale is lower, for angles are not computed more exactly
+UNDETERMINED: Final = 0.01  # of a signature at least is taken to be determined
 
 
 def noise_scale(proximity: ArrayLike, split_half_angles: Sequence[ArrayLike] | None = None) -> Array:
@@ -27,16 +28,52 @@ def reference_scale(noise: Array) -> float:
     return float(np.median(noise))
 
 
-def rescale_by_noise(proximity: ArrayLike, noise: Array, reference: float | None = None) -> Array:
+def rescale_by_noise(
+    proximity: ArrayLike, noise: Array, reference: float | None = None, random_angle: float | None = None
+) -> Array:
     """The proximity as it would be if every client had the reference noise scale.
 
-    Two clients of one distribution differ by noise of variance (noiseᵢ² + noiseⱼ²) / 2. proximity (n, n), or rows of
-    the last clients; noise (n,) of all.
+    Two clients of one distribution differ by noise of variance (noiseᵢ² + noiseⱼ²) / 2, as long as it is far below the
+    random_angle, in degrees, between signatures that have nothing in common. Near it, angles grow no further: squared
+    sizes s² / (1 - s²), in units of the random angle, are what adds. proximity (n, n), or rows of the last clients;
+    noise (n,) of all.
     """
     angles = np.asarray(proximity, dtype=np.float64)
-    of_pairs = np.sqrt((noise[len(noise) - len(angles) :, None] ** 2 + noise**2) / 2)
-    rescaled: Array = angles / of_pairs * (reference_scale(noise) if reference is None else reference)
+    own = own_variance(noise, random_angle)
+    rescaled: Array = np.add.outer(own[len(noise) - len(angles) :], own)
+    np.divide(angles, noise_of_pairs(rescaled, random_angle), out=rescaled)
+    rescaled *= reference_scale(noise) if reference is None else reference
     return rescaled
+
+
+def condensed_by_noise(square: Array, noise: Array, reference: float, random_angle: float | None = None) -> Array:
+    """The upper triangle of `rescale_by_noise`, row by row: half the memory."""
+    n = len(square)
+    own = own_variance(noise, random_angle)
+    condensed = np.empty(n * (n - 1) // 2)
+    start = 0
+    for i in range(n - 1):
+        row = condensed[start : start + n - 1 - i]
+        np.add(own[i], own[i + 1 :], out=row)
+        np.divide(square[i, i + 1 :], noise_of_pairs(row, random_angle), out=row)
+        row *= reference
+        start += len(row)
+    return condensed
+
+
+def own_variance(noise: Array, random_angle: float | None = None) -> Array:
+    """What each client adds to the noise variance of a pair: (n,) -> (n,)."""
+    halves: Array = noise**2 / 2
+    if random_angle is None:
+        return halves
+    return halves / np.maximum(1 - (noise / random_angle) ** 2, UNDETERMINED)
+
+
+def noise_of_pairs(variances: Array, random_angle: float | None = None) -> Array:
+    """Noise scale of pairs from the sum of what both add; in place."""
+    if random_angle is not None:
+        variances /= 1 + variances / random_angle**2
+    return np.sqrt(variances, out=variances)
 
 
 def nearest(rows: Array) -> Array:

@@ -1,28 +1,26 @@
 """Heights that chance reaches: merges of homogeneous federations, simulated with their size, noise and linkage."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.cluster.hierarchy import linkage as scipy_linkage
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import chi2
 
-from pacfl.subspace.hierarchy import Linkage, merges
-from pacfl.subspace.noise_scale import RESOLUTION, nearest, rescale_by_noise
+from pacfl.subspace.hierarchy import Linkage
+from pacfl.subspace.noise_scale import RESOLUTION, nearest
 
 Array = NDArray[np.float64]
 
 SIMULATIONS: Final = 500  # federations drawn under the null: enough to know the scale of its maxima to 5 %
 PANEL: Final = 300  # clients at most in one simulation, so that it takes seconds for any federation
+MOST_SPREAD: Final = 3.0  # times that of a typical client, which one client may add to the spread of all
 
 
 def null_limits(
-    noise_scale: Array,
-    known: NDArray[np.bool_],
-    energies: Array,
-    linkage: Linkage,
-    error_rate: float,
-    rng: np.random.Generator,
+    noise_scale: Array, known: bool, energies: Array, linkage: Linkage, error_rate: float, rng: np.random.Generator
 ) -> tuple[Array, float]:
     """Heights, in units of noise, that merges of a homogeneous federation pass with probability error_rate in all.
 
@@ -30,18 +28,37 @@ def null_limits(
 
     A client's signature is the common one plus noise. The noise is a vector whose squared length is drawn from the
     client's own split-half angles (mean 1) and whose direction is uniform in as many dimensions as the spread of those
-    implies: a squared length with variance 2 / d is that of a normal vector in d dimensions.
+    implies: a squared length with variance 2 / d is that of a normal vector in d dimensions. known: whether clients
+    know their noise, or it is the distance to the nearest neighbour, in the simulations too.
     """
     n = len(noise_scale)
     if n < 2:
         return np.ones(1), 1.0
-    dimensions = int(np.clip(np.rint(2 / max(energies.var(), 1e-9)), 1, 1000))
-    draws = (_null_draw(noise_scale, known, energies, dimensions, rng) for _ in range(SIMULATIONS))
-    maxima = np.array([highest(merges(ratio, linkage), n) for ratio in draws])
-    rate = error_rate / maxima.shape[1]
-    limits = [gumbel_limit(column[column > 0], rate) for column in maxima.T]
+    dimensions = int(np.clip(np.rint(_dimension(energies)), 1, 1000))
+    bounded = _bounded(energies)
+    panel = min(n, PANEL)
+    pairs = np.triu_indices(panel, 1)
+    draws = (_null_draw(noise_scale, known, bounded, dimensions, pairs, rng) for _ in range(SIMULATIONS))
+    maxima = np.array([highest(scipy_linkage(draw, linkage), panel) for draw in draws])
+    return _of_all(maxima, n, panel, linkage, error_rate)
+
+
+def _of_all(maxima: Array, n: int, panel: int, linkage: Linkage, error_rate: float) -> tuple[Array, float]:
+    """The limits of n clients from the highest merges of random panels of them: (simulations, classes of the panel).
+
+    The highest merge of n clients is the highest of n / panel panels: a limit that they all pass with probability r is
+    one that a panel passes with r · panel / n. The furthest two of n clients, which complete linkage merges, are of
+    (n / panel)² pairs of panels. Groups of clients by chance are larger among more clients, though less than in
+    proportion; Ward's heights grow with the root of the size of groups.
+    """
+    share, classes = panel / n, n.bit_length() - 1
+    rate = error_rate / classes * (share**2 if linkage == "complete" else share)
     # A class with too few merges has the limit of the one below it, which contains it
-    return np.fmin.accumulate(limits), float(np.median(maxima[:, 0]))
+    limits = np.fmin.accumulate([gumbel_limit(column[column > 0], rate) for column in maxima.T])
+    like = np.log2(np.maximum(2.0 ** np.arange(classes) * np.sqrt(share), 1.0)).astype(np.intp)
+    grown = 1 / np.sqrt(share) if linkage == "ward" else 1.0
+    typical = np.quantile(maxima[:, 0], 0.5**share) * grown
+    return limits[np.minimum(like, len(limits) - 1)] * grown, float(typical)
 
 
 def gumbel_limit(maxima: Array, rate: float) -> float:
@@ -53,22 +70,27 @@ def gumbel_limit(maxima: Array, rate: float) -> float:
 
 
 def _null_draw(
-    noise_scale: Array, known: NDArray[np.bool_], energies: Array, dimensions: int, rng: np.random.Generator
+    noise_scale: Array,
+    known: bool,
+    energies: Array,
+    dimensions: int,
+    pairs: tuple[NDArray[np.intp], ...],
+    rng: np.random.Generator,
 ) -> Array:
-    """Proximity, in units of noise, of clients of one distribution."""
-    energy = rng.permuted(energies, axis=1)[:, 0]
-    if len(noise_scale) > PANEL:
-        # Outliers merge last: a tenth of the panel are the largest outliers, the others are a sample of the rest
-        order = np.argsort(-energy)
-        rest = rng.choice(order[PANEL // 10 :], PANEL - PANEL // 10, replace=False)
-        panel = np.concatenate([order[: PANEL // 10], rest])
-        energy, noise_scale, known = energy[panel], noise_scale[panel], known[panel]
-    noise = rng.standard_normal((len(noise_scale), dimensions))
-    noise *= (noise_scale * np.sqrt(energy / 2 / (noise**2).sum(axis=1)))[:, None]
-    distances = squareform(pdist(noise))
-    return rescale_by_noise(
-        distances, np.where(known, noise_scale, np.maximum(nearest(distances), RESOLUTION)), reference=1.0
-    )
+    """Condensed proximity, in units of noise, of clients of one distribution: at most a panel of them."""
+    n = len(noise_scale)
+    panel = np.arange(n) if n <= PANEL else rng.choice(n, PANEL, replace=False)
+    scale = noise_scale[panel]
+    energy = energies[panel, rng.integers(energies.shape[1], size=len(panel))]
+    noise = rng.standard_normal((len(panel), dimensions))
+    noise *= (scale * np.sqrt(energy / 2 / (noise**2).sum(axis=1)))[:, None]
+    distances: Array = pdist(noise)
+    if not known:
+        scale = np.maximum(nearest(squareform(distances)), RESOLUTION)
+    i, j = pairs
+    squares = scale**2 / 2
+    ratios: Array = distances / np.sqrt(squares[i] + squares[j])
+    return ratios
 
 
 def highest(tree: Array, n: int) -> Array:
@@ -88,7 +110,7 @@ def size_classes(tree: Array) -> NDArray[np.intp]:
     return classes
 
 
-def noise_energies(proximity: Array, own: list[Array]) -> Array:
+def noise_energies(proximity: Array, own: Sequence[Array]) -> Array:
     """Squared lengths of each client's noise, mean 1: its squared split-half angles over their mean: (n, draws).
 
     A client without any is given those of normal noise, in as many dimensions as the others show, or, if no client
@@ -96,14 +118,29 @@ def noise_energies(proximity: Array, own: list[Array]) -> Array:
     """
     measured = [a**2 / np.mean(a**2) if a.any() else np.empty(0) for a in own]
     draws = max((len(m) for m in measured), default=0) or SIMULATIONS
-    pooled = np.concatenate(measured)
-    dimension = 2 / max(pooled.var(), 1e-3) if len(pooled) else _neighbourhood_dimension(proximity)
+    some = [np.resize(m, draws) for m in measured if len(m)]
+    dimension = _dimension(np.stack(some)) if some else _neighbourhood_dimension(proximity)
     normal = chi2.ppf((np.arange(draws) + 0.5) / draws, dimension) / dimension
     return np.stack([np.resize(m, draws) if len(m) else normal for m in measured])
+
+
+def _dimension(energies: Array) -> float:
+    """Of normal noise with this spread; one client, whatever it sends, hardly changes it."""
+    spreads = energies.var(axis=1)
+    return float(2 / max(np.minimum(spreads, MOST_SPREAD * np.median(spreads)).mean(), 1e-3))
+
+
+def _bounded(energies: Array) -> Array:
+    """No energy above the largest of any other client."""
+    bounded: Array = np.minimum(energies, np.sort(energies.max(axis=1))[-2])
+    return bounded
 
 
 def _neighbourhood_dimension(proximity: Array) -> float:
     if len(proximity) < 3:
         return 1.0
-    near = np.maximum(np.sort(proximity + np.diag(np.full(len(proximity), np.inf)), axis=1), RESOLUTION)
-    return float(np.clip(len(near) / max(np.log(near[:, 1] / near[:, 0]).sum(), 1e-3), 1, 1000))
+    near = proximity.copy()
+    np.fill_diagonal(near, np.inf)
+    near.partition(1, axis=1)
+    first, second = np.maximum(near[:, :2], RESOLUTION).T
+    return float(np.clip(len(near) / max(np.log(second / first).sum(), 1e-3), 1, 1000))

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 
 from pacfl.subspace.proximity import MEASURES, Measure, component_angles
+from pacfl.subspace.saturated import are_large, fallen, parts
 from pacfl.subspace.signature import as_labels, as_rows, check_rank, leading_of_classes, of_unit_size
 from pacfl.subspace.units import Halves, Units, as_groups, is_enough
 
@@ -39,7 +40,8 @@ def split_half_angles(
 
     Two halves differ by more than two whole samples would: in the tangent space, where subspace U + E has
     principal angles arctan of the singular values of E, and E falls with the root of the sample count, tangents shrink
-    by √(half / n).
+    by √(half / n). Where halves are so different that this is not known to be true, it is measured
+    (`pacfl.subspace.saturated`).
 
     groups (n,) of any kind: samples of one group depend on each other, and no split separates them. Noise falls with
     the number of groups; it is not known from few of them, or if one has most of the samples.
@@ -58,6 +60,11 @@ def split_half_angles(
         if asked:
             overlaps, share = _of_halves(rows, rank, named, Units(units, most))
             angles |= {measure: _as_whole(overlaps, measure, share) for measure in asked}
+            large = [m for m in asked if are_large(_as_whole(overlaps, m, 1.0), rows.shape[1], rank, m)]
+            if large and named is None:
+                halves, quarters, times = parts(rows, rank, units)
+                at = {m: (_as_whole(halves, m, 1.0), _as_whole(quarters, m, 1.0)) for m in large}
+                angles |= {m: fallen(*degrees, times) for m, degrees in at.items()}
     return {measure: angles[measure] for measure in measures}
 
 

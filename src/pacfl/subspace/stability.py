@@ -1,5 +1,6 @@
 """Whether random halves of the clients give the same clusters."""
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -16,21 +17,26 @@ PANEL: Final = 300  # clients at most in one of them, so that it takes seconds f
 
 
 def reproducibility(
-    proximity: Array, tree: Array, levels: list[float], linkage: Linkage, rng: np.random.Generator
+    distances: Callable[[NDArray[np.intp]], Array],
+    tree: Array,
+    levels: list[float],
+    linkage: Linkage,
+    rng: np.random.Generator,
 ) -> list[float]:
     """Overlap of the least stable cluster at each level with clusters of random halves of the clients, 0 to 1.
 
     For every cluster the mean, over halves that have members of it, of its Jaccard index with the most similar cluster
     of the half (Hennig, 2007); the least over clusters. 1 for fewer than 8 clients, of which halves say nothing.
+    distances: of some of the clients, by their positions (m,) -> (m, m).
     """
-    n = len(proximity)
+    n = len(tree) + 1
     if n < FEWEST or not levels:
         return [1.0] * len(levels)
     wholes = [cut(tree, level) for level in levels]
     found: list[list[Array]] = [[] for _ in levels]
     for _ in range(RESAMPLINGS):
         half = rng.choice(n, min((n + 1) // 2, PANEL), replace=False)
-        part = merges(proximity[np.ix_(half, half)], linkage)
+        part = merges(distances(half), linkage)
         for jaccard, whole, level in zip(found, wholes, levels, strict=True):
             jaccard.append(best_jaccard(whole[half], cut(part, level), int(whole.max()) + 1))
     return [_least(np.array(jaccard)) for jaccard in found]

@@ -5,20 +5,31 @@ Homogeneous federations are then simulated, with the same number of clients, the
 merges are at heights that sampling alone explains (`null_limits`); merges above these are differences. Chance explains
 less for larger groups: their merges have lower limits. Where differences are gradual, without a gap, as with clients
 that mix classes, the finest cut is not reproducible. Then the finest reproducible one is taken (`reproducibility`).
+Clients whose noise is as large as a difference could be are not compared: they join nobody.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacfl.subspace.guarantee import doubts_about_clients, doubts_about_noise, doubts_about_signatures
-from pacfl.subspace.hierarchy import Labels, Linkage, check_proximity, cut, dendrogram
+from pacfl.subspace.guarantee import (
+    TOO_FEW,
+    doubts_about_clients,
+    doubts_about_noise,
+    doubts_about_signatures,
+    noise_obstacle,
+    random_angle,
+    shape_of,
+    too_noisy,
+)
+from pacfl.subspace.hierarchy import Labels, Linkage, check_proximity, condensed_merges, cut
 from pacfl.subspace.noise_scale import (
     RESOLUTION,
     check_split_half_angles,
+    condensed_by_noise,
     noise_scale,
     reference_scale,
     rescale_by_noise,
@@ -28,10 +39,11 @@ from pacfl.subspace.proximity import Measure, Signatures
 from pacfl.subspace.stability import FEWEST, reproducibility
 
 Array = NDArray[np.float64]
-Finding = Literal["homogeneous", "distinct", "gradual"]
+Finding = Literal["homogeneous", "distinct", "gradual", "undetermined"]
 
 ERROR_RATE: Final = 0.001  # share of homogeneous federations that may be split
 REPRODUCIBLE: Final = 0.85  # from which Hennig calls a cluster highly stable (fpc, clusterboot)
+MOST_CUTS: Final = 100  # whose reproducibility is measured
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,8 @@ class Evidence:
     compare: Literal["inputs", "classes", "both"] = "inputs"
     pairs: Mapping[str, int] | None = None  # how many pairs were compared by classes, by inputs, by none
     not_judged: Mapping[str, str] | None = None  # clients, by position, that joined nobody, and why
+    random_angle: float | None = None  # degrees between signatures with nothing in common; None if not known
+    smallest_difference: float | None = None  # degrees: what a single client must differ by to be separated
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +101,16 @@ def choose_threshold(
 ) -> Choice:
     """Threshold, clusters and evidence from the proximity and the split-half angles.
 
-    proximity (n, n) degrees, split_half_angles n × (splits,) degrees, empty for a client that has none: the angle to
-    its nearest neighbour is used instead, which assumes that every client has another of its own distribution.
+    proximity (n, n) degrees, split_half_angles n × (splits,) degrees, empty for a client that has none: it joins nobody
+    (label -1). If no client has any, angles to nearest neighbours are used instead, which assumes that every client has
+    another of its own distribution.
 
-    signatures n × (features, p): only their shapes are used, with the measure, to find out whether the error rate is
-    guaranteed; without them it is not. caveats: what the caller knows that speaks against a guarantee.
+    signatures n × (features, p): only their shapes are used, with the measure, to find out who is too noisy to be
+    compared, and whether the error rate is guaranteed; without them it is not. caveats: what the caller knows that
+    speaks against a guarantee.
 
-    labels == agglomerate(rescale_by_noise(proximity, noise_scale(proximity, split_half_angles)), threshold, linkage).
+    labels == agglomerate(rescale_by_noise(proximity, noise, floor, random_angle), threshold, linkage) of the clients
+    that are compared, with floor and random_angle of the evidence.
     """
     square = check_proximity(proximity)
     noise = noise_scale(square, split_half_angles)
@@ -126,28 +143,61 @@ def choose(
     if not 0 < error_rate < 1:
         raise ValueError(f"error_rate must lie between 0 and 1, got {error_rate}")
     own = check_split_half_angles(split_half_angles, len(square))
-    rng = np.random.default_rng(seed)
-    reference = reference_scale(noise)
-    rescaled = rescale_by_noise(square, noise, reference)
-    tree = dendrogram(rescaled, linkage)
     known = np.array([len(angles) > 0 for angles in own])
-    limits, null_height = null_limits(noise, known, noise_energies(square, own), linkage, error_rate, rng)
-    cuts = _cuts(rescaled, tree, limits, reference, linkage, rng)
+    shape = shape_of(signatures) if known.any() else None
+    farthest = None if shape is None else random_angle(*shape, measure)
+    rng = np.random.default_rng(seed)
+
+    def null_of(clients: NDArray[np.intp]) -> tuple[Array, float]:
+        energies = noise_energies(square, [own[i] for i in clients])
+        return null_limits(noise[clients], bool(known.any()), energies, linkage, error_rate, rng)
+
+    compared = np.flatnonzero(known) if known.any() else np.arange(len(square))
+    limits, null_height = null_of(compared)
+    noisy = too_noisy(noise[compared], reference_scale(noise[compared]), limits[0], farthest)
+    if noisy.any() and len(square) > 1:
+        compared = compared[~noisy]
+        limits, null_height = null_of(compared) if len(compared) else (limits, null_height)
+    not_judged = {
+        str(i): noise_obstacle(float(noise[i]), farthest) if known[i] else TOO_FEW
+        for i in np.setdiff1d(np.arange(len(square)), compared).tolist()
+    }
+    reference = reference_scale(noise[compared] if len(compared) else noise)
+    if not len(compared):
+        reasons = f"No client can be compared with others: {not_judged['0']}."
+        nothing = Evidence(
+            "undetermined", reasons, error_rate, reference, "clients", False, "no client can be compared", null_height,
+            tuple(limits.tolist()), (), None, None, (), not_judged=not_judged, random_angle=farthest,
+        )  # fmt: skip
+        return Choice(float(limits[0]) * reference, np.full(len(square), -1, dtype=np.intp), nothing)
+    if len(compared) < len(square):
+        square, noise = square[np.ix_(compared, compared)], noise[compared]
+    rescaled = condensed_by_noise(square, noise, reference, farthest)
+    tree = condensed_merges(rescaled, linkage)
+
+    def distances(clients: NDArray[np.intp]) -> Array:
+        return rescale_by_noise(square[np.ix_(clients, clients)], noise[clients], reference, farthest)
+
+    cuts = _cuts(distances, tree, limits, reference, linkage, rng)
     chosen = _finest_reproducible(cuts)
     threshold = _level(tree, chosen.n_clusters, limits * reference)
     done, undone = _around(tree, chosen.n_clusters)
     finding = _finding(cuts, chosen)
-    labels = cut(tree, threshold)
+    labels = np.full(len(own), -1, dtype=np.intp)
+    labels[compared] = cut(tree, threshold)
+    rescaled /= reference
+    share = 0.0 if farthest is None else float(noise.max()) / farthest
     doubts = [
         *caveats,
-        *doubts_about_clients(known),
-        *doubts_about_signatures(noise, measure, signatures),
-        *doubts_about_noise(rescaled / reference, labels, limits[0] / max(null_height, RESOLUTION)),
+        *doubts_about_clients(known[compared]),
+        *doubts_about_signatures(signatures),
+        *doubts_about_noise(rescaled, labels[compared], limits[0] / max(null_height, RESOLUTION), share),
     ]
     doubt = "; ".join(doubts) or None
     evidence = Evidence(
         finding=finding,
-        reasons=_reasons(finding, cuts, chosen, limits, error_rate, doubt, len(square)),
+        reasons=_reasons(finding, cuts, chosen, limits, error_rate, doubt, len(square), reference)
+        + _left(len(not_judged)),
         error_rate=error_rate,
         floor=reference,
         floors_from="clients" if known.any() else "neighbours",
@@ -159,12 +209,20 @@ def choose(
         separation=None if done is None or undone is None or done == 0 else undone / done,
         reproducibility=chosen.reproducibility if len(square) >= FEWEST else None,
         cuts=tuple(cuts),
+        not_judged=not_judged,
+        random_angle=farthest,
+        smallest_difference=float(limits[0]) * reference,
     )
     return Choice(threshold, labels, evidence)
 
 
 def _cuts(
-    rescaled: Array, tree: Array, limits: Array, reference: float, linkage: Linkage, rng: np.random.Generator
+    distances: Callable[[NDArray[np.intp]], Array],
+    tree: Array,
+    limits: Array,
+    reference: float,
+    linkage: Linkage,
+    rng: np.random.Generator,
 ) -> list[Cut]:
     """The cuts that undo no merge below the lowest one beyond its limit, coarsest first."""
     heights = tree[::-1, 2]
@@ -172,7 +230,10 @@ def _cuts(
     last = int(beyond[-1]) + 2 if len(beyond) else 1
     # Merges at equal heights are done or undone together
     numbers = [k for k in range(2, last + 1) if k - 1 == len(heights) or heights[k - 2] > heights[k - 1] * (1 + 1e-12)]
-    scores = reproducibility(rescaled, tree, [_level(tree, k, limits * reference) for k in numbers], linkage, rng)
+    if len(numbers) > MOST_CUTS:
+        spaced = np.geomspace(1, len(numbers), MOST_CUTS).round().astype(int) - 1
+        numbers = [numbers[i] for i in np.unique(spaced)]
+    scores = reproducibility(distances, tree, [_level(tree, k, limits * reference) for k in numbers], linkage, rng)
     cuts = [Cut(k, float(heights[k - 2] / reference), score) for k, score in zip(numbers, scores, strict=True)]
     return cuts or [Cut(1, None, 1.0)]
 
@@ -203,27 +264,42 @@ def _finding(cuts: list[Cut], chosen: Cut) -> Finding:
     return "distinct" if chosen is cuts[-1] and chosen.reproducibility >= REPRODUCIBLE else "gradual"
 
 
+def _left(not_judged: int) -> str:
+    return "" if not not_judged else f" {not_judged} cannot be judged and joined nobody."
+
+
 def _reasons(
-    finding: Finding, cuts: list[Cut], chosen: Cut, limits: Array, error_rate: float, doubt: str | None, n: int
+    finding: Finding,
+    cuts: list[Cut],
+    chosen: Cut,
+    limits: Array,
+    error_rate: float,
+    doubt: str | None,
+    n: int,
+    reference: float,
 ) -> str:
     """The evidence in a few sentences."""
+    if n == 1:
+        return "One cluster: there is one client."
+    who = "two clients" if n == 2 else "clients"
+    groups = f", large groups of them below {limits[-1]:.2f}" if len(limits) > 1 else ""
     by_chance = (
-        f"clients of one distribution would merge below {limits[0]:.2f} times the noise, large groups of them below "
-        f"{limits[-1]:.2f}, in all but {error_rate:.1%} of cases"
+        f"{who} of one distribution would merge below {limits[0]:.2f} times the noise ({limits[0] * reference:.3g}°)"
+        f"{groups}, in all but {error_rate:.1%} of cases"
     )
     claim = "" if doubt is None else f" This error rate is not guaranteed: {doubt}."
     if finding == "homogeneous":
-        return f"One cluster: {by_chance}, and all do.{claim}"
+        return f"One cluster: {by_chance}, and all do. Smaller differences than that are not seen.{claim}"
     apart = f"{chosen.n_clusters} clusters: {by_chance}; these stay apart up to {chosen.height:.2f}"
     share = chosen.reproducibility
     overlap = "completely" if share == 1 else f"with a mean overlap of {share:.1%} or more"
-    reproduced = f"random halves of the clients reproduce each of them {overlap}"
+    reproduced = f", and random halves of the clients reproduce each of them {overlap}"
     if n < FEWEST:
-        reproduced = f"{n} clients are too few to see whether halves of them give the same"
+        reproduced = "" if n < 4 else f"; {n} clients are too few to see whether halves of them give the same"
     if finding == "distinct":
-        return f"{apart}, and {reproduced}.{claim}"
+        return f"{apart}{reproduced}.{claim}"
     return (
-        f"{apart}, and {reproduced}. Differences are gradual down to {cuts[-1].n_clusters} clusters, "
+        f"{apart}{reproduced}. Differences are gradual down to {cuts[-1].n_clusters} clusters, "
         "but finer cuts are not reproducible. Angles do not say how many clusters learn best here: "
         f"compare with fewer.{claim}"
     )

@@ -195,7 +195,7 @@ def _across(labels: Labels, groups: Labels, by_inputs: Labels) -> Labels:
             joined[np.isin(labels, same)] = same[0]
     unlabelled = np.flatnonzero(groups < 0)
     fresh = int(labels.max(initial=-1)) + 1
-    for i in unlabelled:
+    for i in unlabelled[by_inputs[unlabelled] >= 0]:
         near = sorted({int(joined[labels == k][0]) for k, home in homes.items() if home == by_inputs[i]})
         joined[i] = fresh + int(by_inputs[i]) if not near else near[0] if len(near) == 1 else -1
     placed = joined >= 0
@@ -210,7 +210,7 @@ def _placed_across(labels: Labels, groups: Labels, by_inputs: Labels, n_old: int
     opened: dict[int, int] = {}
     for i in range(n_old, len(labels)):
         alone = labels[i] < 0 and (groups[i] < 0 or groups[i] not in groups[:n_old])
-        if not alone:
+        if not alone or by_inputs[i] < 0:
             continue
         home = int(by_inputs[i])
         near = [k for k, other in homes.items() if other == home]
@@ -224,8 +224,8 @@ def _placed_across(labels: Labels, groups: Labels, by_inputs: Labels, n_old: int
 def _homes(labels: Labels, groups: Labels, by_inputs: Labels) -> dict[int, int]:
     """The cluster of inputs in which most of each labelled cluster's clients are."""
     return {
-        int(k): int(np.bincount(by_inputs[labels == k]).argmax())
-        for k in np.unique(labels[(labels >= 0) & (groups >= 0)])
+        int(k): int(np.bincount(by_inputs[(labels == k) & (by_inputs >= 0)]).argmax())
+        for k in np.unique(labels[(labels >= 0) & (groups >= 0) & (by_inputs >= 0)])
     }
 
 
