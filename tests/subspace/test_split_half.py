@@ -117,6 +117,22 @@ def test_noise_falls_with_the_samples_that_are_not_looked_at_too(
     assert few / many == pytest.approx(3, rel=0.1)
 
 
+@pytest.mark.parametrize(("n", "features", "rank"), [(300, 64, 3), (600, 20, 5), (100, 300, 2)])
+@pytest.mark.parametrize("flat", [True, False])
+def test_without_leading_directions_they_are_those_of_independent_samples_too(
+    n: int, features: int, rank: int, flat: bool
+) -> None:
+    """There tangents do not shrink with the root of the count: that would give half of what is there."""
+    rng = np.random.default_rng([n, features])
+    spectrum = np.ones(features) if flat else np.linspace(1.5, 0.3, features)
+    data = [rng.standard_normal((n, features)) * spectrum for _ in range(8)]
+    bases, own = [signature(x, rank) for x in data], [split_half_angles(x, rank) for x in data[:4]]
+    for measure in MEASURES:
+        between = proximity(bases, measure)[np.triu_indices(8, 1)]
+        predicted = np.sqrt(np.mean([angles[measure] ** 2 for angles in own]))
+        assert predicted == pytest.approx(np.sqrt(np.mean(between**2)), rel=0.2)
+
+
 def test_a_measure_asked_alone_is_what_it_is_among_all() -> None:
     x = drawn(np.random.default_rng(0), 300)
     together = split_half_angles(x, 3)
