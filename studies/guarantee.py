@@ -9,8 +9,8 @@ federation is what a federation of that kind is, but two of them may share clien
 federations and a little too narrow.
 
 The heights that chance reaches are simulated for the first federations of a row. Others are first clustered with the
-lowest of these, 10 % lower; only if that splits them, they are clustered with their own. `--show ROW FEDERATION` prints
-the evidence of one of them.
+lowest of these, less their range; only if that splits them, they are clustered with their own.
+`--show ROW FEDERATION` prints the evidence of one of them.
 """
 
 import argparse
@@ -63,7 +63,6 @@ Limits = list[Any]  # what each simulation of one clustering gave
 EPSILON: Final = 2.0  # of private signatures
 FULL: Final = 20  # federations of a row whose limits are simulated in any case
 CHECKED: Final = 5  # others whose limits are simulated to see whether they could have been left out
-SLACK: Final = 0.9  # of the lowest limit, by which others are screened
 SIGNING: Final = 60.0  # seconds for a pool of signatures, unless twice a federation takes longer
 
 OTHER_LINKAGES: Final = tuple(linkage for linkage in LINKAGES if linkage != "average")
@@ -90,6 +89,7 @@ RULES: Final[Sequence[Rule]] = (
     ({"shares": ["Dirichlet"], "compare": ["inputs"]}, "not homogeneous: inputs differ where class shares do"),
     ({"shares": ["Dirichlet"], "linkage": OTHER_LINKAGES}, "not homogeneous: inputs are compared, and differ"),
     ({"shares": ["Dirichlet"], "private": [True]}, "not homogeneous: inputs are compared, and differ"),
+    ({"shares": ["Dirichlet"], "preprocess": ["normalise"]}, "not homogeneous: each client's classes move its mean"),
     ({"shares": ["Dirichlet", "long tail"], "classes": [1]}, "one class has no shares"),
     ({"classes": [100], "data": SETS}, "the sets have ten classes"),
     ({"classes": [100], "clients": [1000, 5000]}, "too long: 100 classes of that many clients take hours"),
@@ -244,8 +244,14 @@ def replaced(limits: Limits) -> Iterator[None]:
 
 
 def lowest(of_each: Sequence[Limits]) -> Limits:
-    """The lowest of the limits of many federations, less a slack."""
-    return _pooled(of_each, lambda limits: SLACK * limits.min(axis=0))
+    """The lowest of the limits of many federations, less the range of all of them."""
+
+    def less(limits: Array) -> Array:
+        low, high = limits.min(axis=0), limits.max(axis=0)
+        finite = np.isfinite(low)
+        return np.asarray(low - np.subtract(high, low, where=finite, out=np.zeros_like(low)))
+
+    return _pooled(of_each, less)
 
 
 def typical(of_each: Sequence[Limits]) -> Limits:
@@ -275,15 +281,13 @@ class Screening:
     """Federations of a row, clustered in full only where chance could have split them."""
 
     simulated: list[Limits] = field(default_factory=list)
-    full: int = 0
-    checked: list[float] = field(default_factory=list)  # limits over the lowest of the first federations
+    below: int = 0  # federations whose own limits are below those by which others are left out
 
     def found(self, row: Row, clients: Sequence[ClientSignature], angles: Array, number: int) -> Found:
         """What is found in the federation of this number."""
         if number < FULL:
             return self._full(row, clients, angles)
         low = lowest(self.simulated[:FULL])
-        check = number < FULL + CHECKED
         try:
             with replaced(low):
                 screened = found_in(row, clients, angles)
@@ -292,13 +296,11 @@ class Screening:
                     screened = found_in(row, clients, angles)
         except (StopIteration, IndexError):  # other simulations than in the first federations
             return self._full(row, clients, angles)
-        if not (screened.split or check):
+        if not screened.split and number >= FULL + CHECKED:
             return screened
         found = self._full(row, clients, angles)
-        mine = lowest([self.simulated[-1]])
-        if check:
-            both = [(heights(a), heights(b)) for a, b in zip(mine, low, strict=False)]
-            self.checked.append(float(min((np.min(a[: len(b)] / b[: len(a)]) for a, b in both), default=1.0)))
+        both = [(heights(a), heights(b)) for a, b in zip(self.simulated[-1], low, strict=False)]
+        self.below += any((a[: len(b)] < b[: len(a)]).any() for a, b in both)
         return found
 
     def _full(self, row: Row, clients: Sequence[ClientSignature], angles: Array) -> Found:
@@ -306,7 +308,6 @@ class Screening:
         with recorded(made):
             found = found_in(row, clients, angles)
         self.simulated.append(made)
-        self.full += 1
         return found
 
 
@@ -347,8 +348,8 @@ def outcome(row: Row, folder: Path | None, federations: int | None = None) -> di
         "compared": dict(Counter(one.compare for one in judged)),
         "because": dict(because.most_common(3)),
         "split": [k for k, one in enumerate(found) if one.split][:5],
-        "full": screening.full,
-        "checked": min(screening.checked, default=None),
+        "full": len(screening.simulated),
+        "below": screening.below,
         "seconds": _since(start),
     }
 

@@ -93,7 +93,7 @@ def test_only_federations_that_chance_could_split_are_simulated(monkeypatch: pyt
     assert sum(full[claim]["split"] for claim in ("guaranteed", "not_guaranteed")) > 3, "or nothing is tested"
     for claim in ("guaranteed", "not_guaranteed"):
         assert short[claim] == full[claim]
-    assert short["checked"] > study.SLACK
+    assert short["below"] == 0
 
 
 def test_one_federation_can_be_seen_again(monkeypatch: pytest.MonkeyPatch) -> None:
