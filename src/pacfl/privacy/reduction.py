@@ -11,6 +11,7 @@ Array = NDArray[np.float64]
 
 CELLS: Final = 4  # images become 4 × 4 means for each channel
 MOST_FEATURES: Final = 48  # of a table: as many as a colour image has cells
+EVEN: Final = 1e-9  # contrast of an image, of its brightness, that is nothing but rounding
 
 
 def reduced(x: ArrayLike) -> tuple[Array, str]:
@@ -31,6 +32,21 @@ def reduced(x: ArrayLike) -> tuple[Array, str]:
         case 3 | 4:
             return _pooled(rows.reshape(*shape[:3], -1)), f"pool {CELLS}x{CELLS}"
     raise ValueError(f"samples must be rows of a table or images (n, h, w) or (n, h, w, c), got shape {shape}")
+
+
+def contrasted(x: ArrayLike) -> tuple[Array, str]:
+    """As `reduced`, and images without their mean: what a class has in common is its pattern, not how bright it is.
+
+    >>> contrasted([[[3.0, 1.0], [1.0, 3.0]]])[0].reshape(4, 4)[:, 0].tolist()
+    [1.0, 1.0, -1.0, -1.0]
+    """
+    rows, how = reduced(x)
+    if np.ndim(x) == 2:
+        return rows, how
+    contrast = rows - rows.mean(axis=1, keepdims=True)
+    even = np.abs(contrast).max(axis=1) <= EVEN * np.abs(rows).max(axis=1)
+    contrast[even] = 0.0
+    return contrast, f"{how}, contrast"
 
 
 def projection(features: int) -> Array:

@@ -18,6 +18,7 @@ from pacfl.privacy.discrete import Noise, NonNegativeInt, secret
 from pacfl.privacy.gaussian import gaussian_sigma
 from pacfl.privacy.noise_scale import simulated_split_half_angles
 from pacfl.privacy.reduction import reduced
+from pacfl.subspace.classes import ClassSignatures
 from pacfl.subspace.signature import check_rank, fix_signs
 from pacfl.subspace.split_half import SplitHalfAngles
 
@@ -43,7 +44,8 @@ class PrivateSignature:
 
     basis: Array  # (features, rank), orthonormal
     split_half_angles: SplitHalfAngles  # degrees, simulated from the noisy matrix
-    guarantee: Guarantee
+    guarantee: Guarantee  # for all of it together
+    classes: ClassSignatures | None = None  # of the agreed classes that stand out of the noise
 
 
 def private_signature(
@@ -56,11 +58,14 @@ def private_signature(
     check_rank(rank)
     rows, reduction = reduced(x)
     sigma = gaussian_sigma(epsilon, delta, SENSITIVITY)
-    moment = noisy_moment(rows, sigma, noise)
+    return from_moment(noisy_moment(rows, sigma, noise), sigma, rank, Guarantee(epsilon, delta, reduction))
+
+
+def from_moment(moment: Array, sigma: float, rank: int, guarantee: Guarantee) -> PrivateSignature:
+    """The signature that a noisy matrix gives: post-processing, which costs no privacy."""
     _, vectors = np.linalg.eigh(moment)
     basis = fix_signs(vectors[:, ::-1][:, :rank])
-    angles = simulated_split_half_angles(moment, sigma, rank)
-    return PrivateSignature(basis, angles, Guarantee(epsilon, delta, reduction))
+    return PrivateSignature(basis, simulated_split_half_angles(moment, sigma, rank), guarantee)
 
 
 def noisy_moment(rows: Array, sigma: float, noise: Noise) -> Array:

@@ -36,6 +36,7 @@ class ClassSignatures:
     counts: Counts  # (classes,) samples of each; where these come in groups, how many groups of equal size are worth it
     directions: Array  # (rank, features, classes) of length 1, strongest first; 0 where a class has fewer
     split_half_angles: Array  # (rank, classes, splits) degrees, as for two samples as large as the class
+    private: bool = False  # counts have noise, and classes that it hides are missing: nothing is known of class shares
 
     def __len__(self) -> int:
         return len(self.names)

@@ -22,6 +22,7 @@ Array = NDArray[np.float64]
 FREEDOM: Final = 2.0  # degrees that a sample adds to the noise of its class: about 2.5 on sets of images
 DOUBTFUL: Final = 2.0  # standard deviations by which a client's own noise may differ from that of others by chance
 MOST_NOISE: Final = 60.0  # degrees: a direction that samples determine no better is not compared
+KNOWN: Final = 1e6  # degrees² × samples: of simulated noise, which no other client knows better
 TYPICAL: Final = 4.0  # classes whose noise differs from the median by more than this factor have no part in the mean
 
 
@@ -88,8 +89,10 @@ def class_noise(clients: Sequence[ClassSignatures], known: ClassNoise | None = N
     for i, client in enumerate(clients):
         columns = [at[name] for name in client.names]
         means = np.maximum((client.split_half_angles**2).mean(axis=2), RESOLUTION**2)  # (rank, classes)
-        own[i, columns] = np.where(means < MOST_NOISE**2, means * client.counts, np.nan).T
-        size[i, columns, 0] = client.counts
+        # Noise for privacy is known, and does not fall as that of samples: as many samples as would be as sure of it
+        counts = KNOWN / means[0] if client.private else client.counts
+        own[i, columns] = np.where(means < MOST_NOISE**2, means * counts, np.nan).T
+        size[i, columns, 0] = counts
     freedom = np.where(np.isnan(own), 0.0, FREEDOM * (size - 1))
     typical = _typical(own, freedom)
     if known is not None:

@@ -35,7 +35,12 @@ class Spread:
 
 
 def count_table(clients: Sequence[ClassSignatures]) -> Array:
-    """Samples of every class of every client: (n, classes), 0 where there are fewer than FEWEST."""
+    """Samples of every class of every client: (n, classes), 0 where there are fewer than FEWEST.
+
+    (n, 0) where counts have noise: it would be taken for a difference of shares.
+    """
+    if any(client.private for client in clients):
+        return np.zeros((len(clients), 0))
     at = {name: k for k, name in enumerate(sorted({name for client in clients for name in client.names}))}
     table = np.zeros((len(clients), len(at)))
     for i, client in enumerate(clients):
