@@ -1,5 +1,6 @@
 """Private signatures at a site: the same request gets the same signature, and no more than the budget is spent."""
 
+import hashlib
 import multiprocessing
 import time
 from pathlib import Path
@@ -95,9 +96,9 @@ def test_a_budget_is_spent_to_its_end(tmp_path: Path) -> None:
     """0.1 + 0.1 + 0.1 is above 0.3 in floating point."""
     data, ledger = np.zeros(3), SignatureLedger(tmp_path / LEDGER)
     for rank in range(3):
-        ledger.release(data, Promise(0.1, 1e-5, (rank,)), lambda: {"basis": data}, Budget(0.3, 3e-5))
+        ledger.release([data], Promise(0.1, 1e-5, (rank,)), lambda: {"basis": data}, Budget(0.3, 3e-5))
     with pytest.raises(BudgetError):
-        ledger.release(data, Promise(1e-6, 0.0, ()), lambda: {"basis": data}, Budget(0.3, 3e-5))
+        ledger.release([data], Promise(1e-6, 0.0, ()), lambda: {"basis": data}, Budget(0.3, 3e-5))
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), "much", True])
@@ -150,7 +151,7 @@ def _request(folder: Path, i: int, promise: Promise, start: Any, replies: Any) -
 
     start.wait()
     try:
-        basis = SignatureLedger(folder).release(np.zeros(4), promise, make, Budget(3.0, 1.0))["basis"]
+        basis = SignatureLedger(folder).release([np.zeros(4)], promise, make, Budget(3.0, 1.0))["basis"]
         replies.put(tuple(basis.tolist()))
     except BudgetError as refusal:
         replies.put(str(refusal))
@@ -179,3 +180,21 @@ def test_concurrent_requests_do_not_overdraw_the_budget(tmp_path: Path) -> None:
     received = concurrently(tmp_path / "ledger", [Promise(2.0, 1e-5, (rank,)) for rank in range(N_REQUESTS)])
     assert sum(isinstance(reply, tuple) for reply in received) == 1
     assert sum("2 is spent" in reply for reply in received if isinstance(reply, str)) == N_REQUESTS - 1
+
+
+def test_labels_belong_to_the_data_where_they_are_signed(tmp_path: Path) -> None:
+    """Samples with other labels have another signature of classes, and it costs again."""
+    ledger, x = SignatureLedger(tmp_path), np.zeros((4, 2))
+    promise = Promise(1.0, 1e-5, (3, "smallest", "classes"), of_labels=True)
+    for labels in (np.zeros(4), np.ones(4), np.zeros(4)):
+        ledger.release([x, labels], promise, lambda: {"basis": x}, None)
+    assert ledger.spent().epsilon == 2.0
+
+
+def test_signatures_released_before_classes_were_signed_are_found_again(tmp_path: Path) -> None:
+    """Their names are digests of the promise, the kind of the samples and their bytes."""
+    x, promise = np.zeros((4, 2)), Promise(1.0, 1e-5, (3, "smallest"))
+    words = "(Promise(epsilon=1.0, delta=1e-05, settings=(3, 'smallest')), 'float64', (4, 2))"
+    name = hashlib.sha256(words.encode() + x.tobytes()).hexdigest()
+    SignatureLedger(tmp_path).release([x], promise, lambda: {"basis": x}, None)
+    assert (tmp_path / f"{name}.npz").exists()

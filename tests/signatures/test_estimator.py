@@ -317,3 +317,27 @@ print(PACFLClustering(clusters=1).fit([rng.normal(size=(20, 8)) for _ in range(3
         check=False,
     )
     assert done.stdout == "[0, 0, 0]\n", done.stderr
+
+
+def test_private_signatures_of_arrays_show_who_labels_otherwise() -> None:
+    rng = np.random.default_rng(0)
+    patterns = rng.normal(size=(3, 8, 8))
+
+    def labelled(shift: int) -> tuple[Any, Any]:
+        y = rng.integers(0, 3, 600)
+        return patterns[y] + rng.normal(size=(600, 8, 8)), (y + shift) % 3
+
+    xs, ys = zip(*[labelled(shift) for shift in (0, 0, 0, 1, 1, 1)], strict=True)
+    private = PACFLClustering(epsilon=4.0).fit(xs, ys)
+    assert private.labels_.tolist() == [0, 0, 0, 1, 1, 1]
+    assert private.federation_.settings.private
+    x, y = labelled(1)
+    assert private.predict([x], [y]).tolist() == [1]
+    with pytest.raises(DataError, match="'7' is not among the 3 agreed classes"):
+        private.predict([x], [np.where(y == 0, 7, y)])
+    assert PACFLClustering(epsilon=4.0, compare="inputs").fit(xs, ys).labels_.max() == 0
+
+
+def test_normalised_samples_are_not_private() -> None:
+    with pytest.raises(DataError, match="would not be private"):
+        PACFLClustering(epsilon=1.0, preprocess="normalise").fit([np.random.default_rng(0).normal(size=(9, 3))] * 2)

@@ -8,7 +8,7 @@ import pytest
 from pacfl.errors import DataError, SignatureError
 from pacfl.privacy import Guarantee
 from pacfl.signatures import SignatureFile, sigfile, sign_file
-from pacfl.signatures.federation import check_comparable
+from pacfl.signatures.federation import check_comparable, load
 from tests.conftest import Run
 
 
@@ -88,6 +88,107 @@ def test_different_reductions_are_refused_together(tmp_path: Path) -> None:
 def test_different_epsilons_are_compared(tmp_path: Path) -> None:
     made = [privately_signed(tmp_path, epsilon).settings for epsilon in (1.0, 2.0)]
     check_comparable(dict(zip("ab", made, strict=True)))
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> list[Path]:
+    """Six clients with 600 images of three classes; the last three name them otherwise."""
+    rng = np.random.default_rng(0)
+    patterns = rng.uniform(0, 1, (3, 8, 8))
+    paths = [tmp_path / f"{name}-{i}.npz" for name in ("these", "those") for i in range(3)]
+    for path in paths:
+        y = rng.integers(0, 3, 600)
+        names = np.array(["ant", "bee", "cat"])[(y + path.name.startswith("those")) % 3]
+        np.savez(path, x=patterns[y] + rng.normal(0, 0.5, (600, 8, 8)), y=names)
+    return paths
+
+
+def sign_classes(run: Run, paths: list[Path], *options: object) -> list[Path]:
+    for path in paths:
+        target = path.with_suffix(".sig")
+        code, _, error = run("sign", path, "-o", target, "--labels", "y", "--epsilon", 4, *options)
+        assert code == 0, error
+    return [path.with_suffix(".sig") for path in paths]
+
+
+def test_private_classes_show_who_labels_otherwise(run: Run, labelled: list[Path], tmp_path: Path) -> None:
+    files = sign_classes(run, labelled, "--classes", "ant,bee,cat,dog")
+    out = tmp_path / "federation"
+    shown = json.loads(run("cluster", *files[:-1], "--json", "-o", out)[1])
+    assert shown["clusters"] == [["these-0", "these-1", "these-2"], ["those-0", "those-1"]]
+    assert shown["compare"] == "classes"
+    assert all(own is not None and own.private for own in load(out).classes)
+    assert json.loads(run("join", out, files[-1], "--json")[1])["placed"] == {"those-2": 1}
+
+
+def test_the_agreed_classes_can_be_in_a_file_and_names_hashed(run: Run, labelled: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "classes.txt").write_text("ant\nbee\n\ncat\n")
+    (tmp_path / "key").write_text("k" * 32)
+    options = ("--classes", tmp_path / "classes.txt", "--hash-labels", tmp_path / "key")
+    files = sign_classes(run, labelled[:1], *options)
+    made = sigfile.read(files[0])
+    assert made.classes is not None
+    assert len(made.classes) == 3
+    assert not {"ant", "bee", "cat"} & set(made.classes.names)
+    assert "names hashed" in made.settings.labels
+
+
+def test_inspect_says_that_counts_have_noise(run: Run, labelled: list[Path]) -> None:
+    shown = run("inspect", sign_classes(run, labelled[:1], "--classes", "ant,bee,cat")[0])[1]
+    for words in ("ant (about ", "epsilon 4, delta 1e-05", "hides every single sample and its label"):
+        assert words in " ".join(shown.split())
+
+
+def test_agreed_classes_without_samples_are_not_in_the_file(run: Run, labelled: list[Path]) -> None:
+    made = sigfile.read(sign_classes(run, labelled[:1], "--classes", "ant,bee,cat,dog")[0])
+    assert made.classes is not None
+    assert made.classes.names == ("ant", "bee", "cat")
+
+
+def test_private_images_with_and_without_labels_are_refused_together(run: Run, labelled: list[Path]) -> None:
+    """Those with labels are signed by their contrast."""
+    files = sign_classes(run, labelled[:1], "--classes", "ant,bee,cat")
+    run("sign", labelled[1], "-o", labelled[1].with_suffix(".sig"), "--epsilon", 4)
+    code, _, error = run("cluster", *files, labelled[1].with_suffix(".sig"))
+    assert code != 0
+    assert "differ in privacy" in error
+
+
+def test_private_signatures_of_wide_tables_can_be_read_again(tmp_path: Path) -> None:
+    """Columns that were projected have no names."""
+    names = ",".join(f"column {k}" for k in range(60))
+    rows = np.random.default_rng(0).normal(size=(50, 60))
+    np.savetxt(tmp_path / "a.csv", rows, delimiter=",", header=names, comments="")
+    sign_file(tmp_path / "a.csv", tmp_path / "a.sig", epsilon=1.0)
+    assert sigfile.read(tmp_path / "a.sig").columns is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--labels", "y"), "agreed on"),
+        (("--classes", "ant,bee"), "agreed on"),
+        (("--labels", "y", "--classes", "ant,bee"), "'cat' is not among the 2 agreed classes"),
+        (("--labels", "y", "--classes", "ant,bee,cat,cat"), "different classes"),
+        (("--labels", "y", "--classes", ","), "different classes"),
+        (("--labels", "y", "--classes", "ant,bee,cat", "--minimum-count", "9"), "counts, which are private"),
+    ],
+)
+def test_classes_that_would_not_be_private_are_refused(
+    run: Run, labelled: list[Path], options: tuple[str, ...], words: str
+) -> None:
+    target = labelled[0].with_suffix(".sig")
+    code, _, error = run("sign", labelled[0], "-o", target, "--epsilon", 1, *options)
+    assert code != 0
+    assert words in " ".join(error.split())
+    assert not target.exists()
+
+
+def test_agreed_classes_without_a_guarantee_are_refused(run: Run, labelled: list[Path]) -> None:
+    target = labelled[0].with_suffix(".sig")
+    code, _, error = run("sign", labelled[0], "-o", target, "--labels", "y", "--classes", "ant,bee,cat")
+    assert code != 0
+    assert "for a guarantee of privacy" in " ".join(error.split())
 
 
 @pytest.mark.parametrize(

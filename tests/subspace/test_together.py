@@ -268,7 +268,8 @@ def test_reassigning_finds_the_clusters_of_misplaced_clients():
 
 def test_signatures_of_classes_survive_the_wire():
     made = class_signatures(*samples(np.random.default_rng(0), [5, 0, 9, 4]))
-    sent = from_messages(as_messages(made))
+    sent = from_messages(as_messages(made, made.directions.shape[1]))
+    assert sent is not None
     assert sent.names == made.names == ("0", "2", "3")
     np.testing.assert_allclose(sent.directions, made.directions, atol=1e-3)
     assert sent.split_half_angles.shape == (2, 3, SPLITS)

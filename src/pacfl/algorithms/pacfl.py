@@ -26,6 +26,7 @@ from pacfl.learning.model import Model
 from pacfl.privacy import gaussian_sigma
 from pacfl.settings import NonNegative, PositiveInt, Share
 from pacfl.subspace import (
+    ClassSignatures,
     ClientSignature,
     Clustering,
     Compare,
@@ -36,7 +37,7 @@ from pacfl.subspace import (
     signature,
     split_half_angles,
 )
-from pacfl.subspace.classes import as_messages, no_classes
+from pacfl.subspace.classes import as_messages
 from pacfl.subspace.split_half import SPLITS
 
 
@@ -89,7 +90,7 @@ class PACFL(Algorithm):
             return f"with {self.linkage} linkage"
         if self.per_class:
             return "with per-class, which mixes the directions of all classes"
-        return None if self.signature_epsilon is None else "in signatures with signature-epsilon"
+        return None
 
     @property
     def _compares_classes(self) -> bool:
@@ -106,11 +107,13 @@ class PACFL(Algorithm):
         return PACFLState(np.empty((0, len(model.initial)), dtype=np.float32), initial=model.initial)
 
     def profile(self, context: ClientContext) -> Message:
+        classes: ClassSignatures | None = None
         if self.signature_epsilon is not None:
             private = private_profile(
-                context, self.rank, self.signature_epsilon, self.signature_delta, self.signature_noise
+                *(context, self.rank, self.signature_epsilon, self.signature_delta, self.signature_noise),
+                with_classes=self._compares_classes and self._labelled(context),
             )
-            basis, angles = private.basis, private.split_half_angles[self.measure]
+            basis, angles, classes = private.basis, private.split_half_angles[self.measure], private.classes
         else:
             labels = context.train.y if self.per_class else None
             if labels is not None and (labels.ndim > 1 or labels.dtype.kind == "f"):
@@ -118,21 +121,26 @@ class PACFL(Algorithm):
             basis = signature(context.raw, self.rank, labels)
             angles = split_half_angles(context.raw, self.rank, labels, [self.measure])[self.measure]
         profile = {"basis": basis.astype(np.float32), "split_half_angles": angles.astype(np.float32)}
-        return profile if not self._compares_classes else {**profile, **self._classes(context, len(basis))}
+        if not self._compares_classes:
+            return profile
+        if self.signature_epsilon is None and self._labelled(context):
+            classes = class_signatures(context.raw, context.train.y)
+        return {**profile, **as_messages(classes, len(basis))}
 
-    def _classes(self, context: ClientContext, features: int) -> Message:
-        """The signatures of a client's classes, none if its targets are no classes."""
+    def _labelled(self, context: ClientContext) -> bool:
+        """Whether targets are classes."""
         y = context.train.y
         labelled = y.ndim == 1 and y.dtype.kind != "f"
         if not labelled and self.compare == "classes":
             raise ConfigError('PACFL with compare = "classes" needs one class for each sample; compare inputs')
-        made = class_signatures(context.raw, y) if labelled else no_classes(features)
-        return {"labelled": np.array([int(labelled)]), **as_messages(made)}
+        return labelled
 
     def promise(self) -> Promise | None:
         if self.signature_epsilon is None or self.signature_noise != "secret":
             return None
-        return Promise(float(self.signature_epsilon), float(self.signature_delta), (self.rank, self.measure))
+        settings = (self.rank, self.measure, *(("classes",) if self._compares_classes else ()))
+        cost = float(self.signature_epsilon), float(self.signature_delta)
+        return Promise(*cost, settings, of_labels=self._compares_classes)
 
     def profile_specs(self, model: Model) -> ArraySpecs:  # noqa: ARG002 - signatures are of data
         # A basis of more columns than the rank would be near everybody's

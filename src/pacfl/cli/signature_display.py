@@ -162,7 +162,7 @@ def print_signature(signature: SignatureFile, title: str) -> None:
     if columns is not None:
         contents["columns"] = _listed(columns)
     if classes is not None:
-        contents["classes"] = _classes(classes["names"], classes["counts"])
+        contents["classes"] = _classes(classes["names"], classes["counts"], privacy is not None)
     for key, value in contents.items():
         table.add_row(key.replace("_", " "), escape(str(value)))
     for measure, angles in split_half_angles.items():
@@ -174,11 +174,12 @@ def print_signature(signature: SignatureFile, title: str) -> None:
     out.print(f"This is all that is in the file. {_disclosure(signature)}", highlight=False)
 
 
-def _classes(names: Sequence[str], counts: Sequence[int]) -> str:
+def _classes(names: Sequence[str], counts: Sequence[int], private: bool) -> str:
     """Which classes there are, with their samples."""
     if not names:
-        return "none has enough samples"
-    return f"{len(names)}: {_listed([f'{name} ({n})' for name, n in zip(names, counts, strict=True)])}"
+        return "none stands out of the noise" if private else "none has enough samples"
+    about = "about " if private else ""
+    return f"{len(names)}: {_listed([f'{name} ({about}{n})' for name, n in zip(names, counts, strict=True)])}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -189,7 +190,8 @@ def _listed(names: Sequence[str]) -> str:
 def _disclosure(signature: SignatureFile) -> str:
     """What the file shows of the samples."""
     if signature.samples is None:
-        return "Differential privacy hides every single sample in it."
+        labels = "" if signature.classes is None else " and its label"
+        return f"Differential privacy hides every single sample{labels} in it."
     if signature.samples <= signature.rank:
         verb = "is" if signature.samples == 1 else "are"
         return f"{count(signature.samples, 'sample')} {verb} in it: the basis spans what it was computed from."

@@ -35,6 +35,14 @@ MinimumCount = Annotated[
     int | None,
     typer.Option(metavar="N", help="Leave out classes with fewer samples. [default: 4]", show_default=False),
 ]
+Classes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES|FILE",
+        help="With --labels and --epsilon: all classes that any client may have, separated by commas, or a text file "
+        "with one on each line. The same for all clients.",
+    ),
+]
 Prepare = Annotated[
     Preprocess | None,
     typer.Option(
@@ -88,6 +96,21 @@ def reading(
         hash_labels,
         minimum_count,
     )
+
+
+def class_list(text: str | None) -> list[str] | None:
+    """The names of classes that an option lists, or the file that it names."""
+    if text is None:
+        return None
+    path = Path(text)
+    try:
+        listed = path.read_text(encoding="utf-8").splitlines() if path.is_file() else text.split(",")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as a list of classes: {error}") from None
+    names = [name.strip() for name in listed if name.strip()]
+    if len(set(names)) < max(len(names), 1):
+        raise DataError(f"--classes must name different classes, got {text!r}")
+    return names
 
 
 def degrees_of(text: str) -> float | None:

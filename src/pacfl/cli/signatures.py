@@ -18,6 +18,7 @@ from pacfl.cli.signature_display import (
 )
 from pacfl.cli.signature_options import (
     ArrayName,
+    Classes,
     Drop,
     Grey,
     HashLabels,
@@ -29,6 +30,7 @@ from pacfl.cli.signature_options import (
     Prepare,
     Rank,
     Resize,
+    class_list,
     degrees_of,
     reading,
 )
@@ -60,6 +62,7 @@ def sign(
     delta: Annotated[
         float | None, typer.Option(help="Far below 1 / number of samples. [default: 1e-05]", show_default=False)
     ] = None,
+    classes: Classes = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the signature of your data: the one small file that you share."""
@@ -67,7 +70,9 @@ def sign(
     rank = rank or RANK
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FewSamplesWarning)
-        signature = sign_file(data, output, rank=rank, reading=how, epsilon=epsilon, delta=delta)
+        signature = sign_file(
+            data, output, rank=rank, reading=how, epsilon=epsilon, delta=delta, classes=class_list(classes)
+        )
     size = output.stat().st_size
     if as_json:
         out.print_json(json.dumps({"file": str(output), "bytes": size, **signature.contents()}))

@@ -15,7 +15,7 @@ from pacfl.federation.levels import Levels
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.model import Vector
 from pacfl.subspace import ClassSignatures, ClientSignature, Clustering, assign
-from pacfl.subspace.classes import FEWEST, from_messages
+from pacfl.subspace.classes import FEWEST, LABELLED, from_messages
 from pacfl.subspace.classes import RANK as CLASS_RANK
 from pacfl.subspace.classes import SPLITS as CLASS_SPLITS
 
@@ -72,8 +72,8 @@ def admitted(
 
 
 def _signature(profile: Message) -> ClientSignature:
-    labelled = "labelled" in profile and bool(profile["labelled"][0])
-    return ClientSignature(profile["basis"], profile["split_half_angles"], from_messages(profile) if labelled else None)
+    classes = from_messages(profile) if "labelled" in profile else None
+    return ClientSignature(profile["basis"], profile["split_half_angles"], classes)
 
 
 def _same(signed: ClientSignature, basis: Floats | None, classes: ClassSignatures | None) -> bool:
@@ -123,8 +123,8 @@ def check_classes(profile: Message) -> None:
         profile[name] for name in ("classes", "class_counts", "class_directions", "class_angles")
     )
     n, features = len(names), len(profile["basis"])
-    if len(profile["labelled"]) != 1 or profile["labelled"][0] not in (0, 1) or (n and not profile["labelled"][0]):
-        raise InvalidReplyError("'labelled' must be 1 for a client with classes, or 0")
+    if len(profile["labelled"]) != 1 or profile["labelled"][0] not in LABELLED or (n and not profile["labelled"][0]):
+        raise InvalidReplyError("'labelled' must be 1 for a client with classes, 2 if they are private, or 0")
     shapes = {
         "class_counts": (n,),
         "class_directions": (CLASS_RANK, features, n),

@@ -1,7 +1,7 @@
 """What a client sends that hides its samples, or its update."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from pacfl.federation.aggregation import Aggregation, Randomness
 from pacfl.federation.message import Message
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.randomness import stream
-from pacfl.privacy import PrivateSignature, private_signature, secret, seeded
+from pacfl.privacy import PrivateSignature, private_class_signatures, private_signature, secret, seeded
 from pacfl.privacy.updates import hidden_update, secret_normal
 
 
@@ -21,15 +21,20 @@ class Promise:
     epsilon: float
     delta: float
     settings: tuple[object, ...]  # all else on which the signature depends
+    of_labels: bool = field(default=False, repr=False)  # whether it depends on labels as on samples
 
 
 def private_profile(
-    context: ClientContext, rank: int, epsilon: float, delta: float, randomness: Randomness
+    context: ClientContext, rank: int, epsilon: float, delta: float, randomness: Randomness, with_classes: bool
 ) -> PrivateSignature:
-    """The private signature of a client's samples."""
+    """The private signature of a client's samples, and of their classes: those that the model has outputs for."""
     seed, _, client = context.key  # not the round: a client that returns with the same data reveals nothing new
     noise = secret if randomness == "secret" else seeded(stream(seed, "signature", client))
-    return private_signature(context.raw, rank, epsilon, delta, noise)
+    if not with_classes:
+        return private_signature(context.raw, rank, epsilon, delta, noise)
+    outputs, _ = context.engine.evaluate(context.model.initial, context.subset(np.arange(1)).train)
+    agreed = range(outputs.shape[1])
+    return private_class_signatures(context.raw, context.train.y, agreed, rank, epsilon, delta, noise)
 
 
 def private_upload(

@@ -71,10 +71,11 @@ def _identity(request: Request) -> RecordDict:
 
 def _signature(request: Request) -> RecordDict:
     side, _, ledger = request.load()
-    data = side.pool.raw[side.pool.client_indices[request.client].train]
+    rows, promise = side.pool.client_indices[request.client].train, side.algorithm.promise()
+    labels = [side.pool.train.y[rows]] if promise is not None and promise.of_labels else []
     profile = ledger.release(
-        data,
-        side.algorithm.promise(),
+        [side.pool.raw[rows], *labels],
+        promise,
         lambda: side.profile(request.round, request.client),
         Budget.read(request.context.node_config),
     )

@@ -7,7 +7,7 @@ and records it: every message is handled in a process of its own, and requests m
 
 import hashlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, inf, isfinite
 from pathlib import Path
@@ -51,9 +51,9 @@ class SignatureLedger:
     folder: Path
 
     def release(
-        self, data: NDArray[Any], promise: Promise | None, make: Callable[[], Message], budget: Budget | None
+        self, data: Sequence[NDArray[Any]], promise: Promise | None, make: Callable[[], Message], budget: Budget | None
     ) -> Message:
-        """The signature of these data under this promise: the released one, or a new one within the budget.
+        """The signature of these arrays under this promise: the released one, or a new one within the budget.
 
         Without a promise nothing is recorded, because the same data give the same signature; with a budget it is
         refused.
@@ -108,8 +108,10 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         return {name: file[name] for name in file.files}
 
 
-def _digest(data: NDArray[Any], promise: Promise) -> str:
-    """A name for samples and the promise under which their signature is released."""
-    content = hashlib.sha256(repr((promise, str(data.dtype), data.shape)).encode())
-    content.update(np.ascontiguousarray(data).tobytes())
+def _digest(data: Sequence[NDArray[Any]], promise: Promise) -> str:
+    """A name for samples, labels if they matter, and the promise under which their signature is released."""
+    content = hashlib.sha256()
+    for k, array in enumerate(data):
+        content.update(repr((*((promise,) if k == 0 else ()), str(array.dtype), array.shape)).encode())
+        content.update(np.ascontiguousarray(array).tobytes())
     return content.hexdigest()

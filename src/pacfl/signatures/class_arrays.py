@@ -26,10 +26,12 @@ def stored(made: ClassSignatures) -> tuple[Directions, Angles]:
 
 def as_stored(made: ClassSignatures) -> ClassSignatures:
     """What others will read: the same whether signatures pass through files or not."""
-    return restored(made.names, made.counts.tolist(), *stored(made))
+    return restored(made.names, made.counts.tolist(), *stored(made), private=made.private)
 
 
-def restored(names: Sequence[str], counts: Any, directions: NDArray[Any], angles: NDArray[Any]) -> ClassSignatures:
+def restored(
+    names: Sequence[str], counts: Any, directions: NDArray[Any], angles: NDArray[Any], private: bool = False
+) -> ClassSignatures:
     """Class signatures from stored arrays; a ValueError says what `pacfl sign` would not have written."""
     check_names(names, counts)
     exact = directions.astype(np.float64)
@@ -48,7 +50,7 @@ def restored(names: Sequence[str], counts: Any, directions: NDArray[Any], angles
     if not ((degrees >= 0) & (degrees <= 90)).all():
         raise ValueError("split-half angles of classes that are not 0 to 90 degrees")
     sizes = np.asarray(counts, dtype=np.int64).reshape(len(names))
-    return ClassSignatures(tuple(names), sizes, np.moveaxis(exact, 1, 2), degrees)
+    return ClassSignatures(tuple(names), sizes, np.moveaxis(exact, 1, 2), degrees, private)
 
 
 def check_names(names: Any, counts: Any) -> None:

@@ -52,7 +52,7 @@ def arrays_of(made: Sequence[ClassSignatures | None], clustering: Clustering) ->
     return arrays
 
 
-def signatures_from(state: State, n: int, features: int) -> tuple[ClassSignatures | None, ...]:
+def signatures_from(state: State, n: int, features: int, private: bool) -> tuple[ClassSignatures | None, ...]:
     """The class signatures of each client, checked as those of signature files are."""
     if "classes_of" not in state:
         return (None,) * n
@@ -71,7 +71,7 @@ def signatures_from(state: State, n: int, features: int) -> tuple[ClassSignature
             made.append(None)
             continue
         listed, sizes = [str(name) for name in names[own]], counts[own].tolist()
-        made.append(restored(listed, sizes, directions[:, own], angles[:, own]))
+        made.append(restored(listed, sizes, directions[:, own], angles[:, own], private))
     return tuple(made)
 
 

@@ -1,6 +1,5 @@
 """What `pacfl sign`, `pacfl cluster`, `pacfl join` and `pacfl explain` do. The command line only parses and prints."""
 
-import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +9,11 @@ import numpy as np
 
 from pacfl.errors import DataError
 from pacfl.files import locked
-from pacfl.privacy import private_signature
 from pacfl.signatures import figures, sigfile
 from pacfl.signatures.federation import Federation, Joined, Progress, check_output, federate, join, load, save
 from pacfl.signatures.reading import Array, Reading, read_samples
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.signatures.signing import RANK, column_names, named, sample_shape, sign
+from pacfl.signatures.signing import RANK, sign, sign_privately
 from pacfl.subspace import ClassSignatures, Compare, Explanation, Linkage, Measure
 from pacfl.subspace.classes import RANK as DIRECTIONS_OF_CLASS
 from pacfl.subspace.explanation import Between
@@ -37,10 +35,12 @@ def sign_file(
     reading: Reading | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
+    classes: Sequence[str] | None = None,
 ) -> SignatureFile:
     """Write the signature of one client's data, with differential privacy for each of its samples if epsilon is given.
 
-    Without epsilon, data of at most `rank` samples are refused: they would span the signature themselves.
+    Without epsilon, data of at most `rank` samples are refused: they would span the signature themselves. classes: with
+    epsilon and labels, all classes that any client may have.
     """
     if output.suffix != SUFFIX:
         raise DataError(f"{output}: a signature file is named NAME.sig, and NAME is the client's name for others")
@@ -48,6 +48,10 @@ def sign_file(
         raise DataError(f"{output}: there is no folder {output.parent}; make it first")
     if epsilon is None and delta is not None:
         raise DataError("--delta belongs to a guarantee of privacy; give --epsilon too")
+    if epsilon is None and classes is not None:
+        raise DataError(
+            "--classes are for a guarantee of privacy: otherwise the labels say which there are; leave it out"
+        )
     how = reading or Reading()
     how.check()
     if epsilon is None:
@@ -56,7 +60,10 @@ def sign_file(
         _check_enough_samples(path, samples.labels if signed.per_class else None, len(samples.x), rank)
         _check_enough_of_classes(path, signed.classes)
     else:
-        signed = _sign_privately(path, rank, how, epsilon, DELTA if delta is None else delta)
+        _check_private(path, how)
+        signed = sign_privately(
+            str(path), read_samples(path, how), rank, how, epsilon, DELTA if delta is None else delta, classes
+        )
     sigfile.write(output, signed)
     return signed
 
@@ -170,28 +177,15 @@ def _open_clients(
     return clients
 
 
-def _sign_privately(path: Path, rank: int, how: Reading, epsilon: float, delta: float) -> SignatureFile:
-    if how.preprocess == "normalise":
-        raise DataError(
-            f"{path}: normalising takes mean and standard deviation of all samples, which would not be private; "
-            "use --preprocess raw or unit with --epsilon"
-        )
+def _check_private(path: Path, how: Reading) -> None:
+    """Refuse what would show more than is promised."""
     if how.per_class is not None:
         raise DataError(f"{path}: a signature per class shows the number of classes; leave it out with --epsilon")
-    if how.labels is not None:
+    if how.minimum_count is not None:
         raise DataError(
-            f"{path}: signatures of classes are not private yet, and show which classes there are; "
-            "leave out --labels or --epsilon"
+            f"{path}: --minimum-count looks at counts, which are private; with --epsilon, classes that noise hides are "
+            "left out anyway: leave out --minimum-count"
         )
-    samples = read_samples(path, how)
-    with named(str(path)):
-        made = private_signature(samples.x, rank, epsilon, delta)
-    whole = math.prod(samples.x.shape[1:]) == len(made.basis)  # many features are reduced to fewer
-    return SignatureFile(
-        *(made.basis.astype(np.float32), rank, False, how.identity(), None, made.split_half_angles, made.guarantee),
-        columns=column_names(samples.columns) if whole else None,
-        shape=sample_shape(samples.x) if whole else None,
-    )
 
 
 def _check_enough_samples(path: Path, labels: Array | None, n: int, rank: int) -> None:

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.errors import ConfigError, DataError, NotFittedError, library
-from pacfl.settings import NonNegative, PositiveInt, check_value
+from pacfl.settings import NonNegative, PositiveInt, Share, check_value
 from pacfl.signatures import figures
 from pacfl.signatures.federation import Clients, Federation, Joined, federate, join
+from pacfl.signatures.labels import class_names
 from pacfl.signatures.reading import Preprocess, Reading, preprocessed
 from pacfl.signatures.reading import Samples as Signable
-from pacfl.signatures.signing import RANK, named, sign
+from pacfl.signatures.sigfile import SignatureFile
+from pacfl.signatures.signing import RANK, named, sign, sign_privately
 from pacfl.subspace import (
     Compare,
     Diagnosis,
@@ -43,6 +45,8 @@ PARAMETERS: Final[Mapping[str, Any]] = {
     "linkage": Linkage,
     "preprocess": Preprocess,
     "compare": Compare,
+    "epsilon": NonNegative | None,
+    "delta": Share,
 }
 
 
@@ -62,6 +66,9 @@ class PACFLClustering:
     compare : "classes", the same classes of clients, which needs the labels of all; "inputs", all their samples, as the
         paper does; or "auto", classes where clients share labelled ones, and inputs where they do not. A threshold in
         degrees, and linkages other than "average", compare inputs.
+    epsilon : differential privacy of each sample and its label in the signatures, to see what it costs; None for plain
+        signatures. The classes that all clients agree on are those of `fit`.
+    delta : its delta.
 
     Attributes, once clients were clustered
     ---------------------------------------
@@ -124,6 +131,7 @@ class PACFLClustering:
     federation_: Federation
     merge_suggestions_: tuple[MergeSuggestion, ...]
     _fitted_with: dict[str, Any]
+    _agreed: list[str]  # the classes of all clients, which private signatures need
 
     def __init__(
         self,
@@ -134,6 +142,8 @@ class PACFLClustering:
         linkage: Linkage = "average",
         preprocess: Preprocess = "raw",
         compare: Compare = "auto",
+        epsilon: float | None = None,
+        delta: float = 1e-5,
     ) -> None:
         """Store the parameters; `fit` checks them, because `set_params` may change one after the other."""
         self.rank = rank
@@ -143,6 +153,8 @@ class PACFLClustering:
         self.linkage = linkage
         self.preprocess = preprocess
         self.compare = compare
+        self.epsilon = epsilon
+        self.delta = delta
 
     def fit(self, xs: Samples, ys: Labels = None, *, y: None = None) -> Self:
         """Sign and cluster the clients.
@@ -315,17 +327,24 @@ class PACFLClustering:
 
     def _signed(self, xs: Samples, ys: Labels, first: int) -> Clients:
         """The signatures of clients by name; those without one are numbered from `first` on."""
-        how = Reading(preprocess=self.preprocess)
         arrays = _by_name(xs, first)
         labels = _labels_by_name(ys, list(arrays))
-        signed = {}
+        samples = {}
         for name, x in arrays.items():
-            y = labels[name]
+            y = None if self.epsilon is not None and self.compare == "inputs" else labels[name]
             with named(name):
-                samples = preprocessed(np.asarray(x), self.preprocess)
                 of_samples = None if y is None else np.asarray(y)
-            signed[name] = sign(name, Signable(samples, of_samples, _columns(x)), self.rank, how)
-        return signed
+                samples[name] = Signable(preprocessed(np.asarray(x), self.preprocess), of_samples, _columns(x))
+        if self.epsilon is not None and first == 0:
+            self._agreed = sorted({label for name, own in samples.items() for label in _class_names(name, own)})
+        return {name: self._signature(name, own) for name, own in samples.items()}
+
+    def _signature(self, name: str, samples: Signable) -> SignatureFile:
+        how = Reading(preprocess=self.preprocess)
+        if self.epsilon is None:
+            return sign(name, samples, self.rank, how)
+        agreed = None if samples.labels is None else self._agreed
+        return sign_privately(name, samples, self.rank, how, self.epsilon, self.delta, agreed)
 
     def _check_parameters(self) -> None:
         for name, value in self.get_params().items():
@@ -357,6 +376,12 @@ def _by_name(xs: Samples, first: int) -> dict[str, ArrayLike]:
             "if its first axis is that of the clients, give list(x)"
         )
     return {f"client {i}": x for i, x in enumerate(xs, first)}
+
+
+def _class_names(name: str, samples: Signable) -> set[str]:
+    """The classes of a client's samples."""
+    with named(name):
+        return set() if samples.labels is None else set(class_names(samples.labels, len(samples.x)).tolist())
 
 
 def _labels_by_name(ys: Labels, names: list[str]) -> dict[str, ArrayLike | None]:

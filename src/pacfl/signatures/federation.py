@@ -366,10 +366,11 @@ def load(folder: Path) -> Federation:
             counts, bases, names = state["directions"], state["bases"], state["names"]
             of_classes, of_inputs = settings.pop("classes"), settings.pop("inputs")
             described = explaining.restored(settings.pop("clients", None), len(names), bases.shape[1])
+            signed = SignatureSettings(**settings.pop("signatures"))
             federation = Federation(
                 names=tuple(str(name) for name in names),
                 bases=tuple(basis[:, :count] for basis, count in zip(bases, counts, strict=True)),
-                settings=SignatureSettings(**settings.pop("signatures")),
+                settings=signed,
                 clustering=Clustering(
                     proximity=squareform(state["proximity"]),
                     noise_scale=state["noise_scale"],
@@ -378,7 +379,7 @@ def load(folder: Path) -> Federation:
                     inputs=class_state.inputs_from(of_inputs, state),
                     **settings,
                 ),
-                classes=class_state.signatures_from(state, len(names), bases.shape[1]),
+                classes=class_state.signatures_from(state, len(names), bases.shape[1], signed.private),
                 descriptions=described,
             )
             _check(federation)

@@ -44,6 +44,7 @@ MOST_SPLIT_HALF_ANGLES: Final = 1024
 MOST_REDUCTION: Final = 100  # characters
 SHA256_CHARACTERS: Final = 64
 NOT_LABELLED: Final = "none"
+NOT_PRIVATE: Final = "not private"
 MOST_AXES: Final = 8  # of one sample
 LATER: Final = (
     "classes",
@@ -69,6 +70,11 @@ class SignatureSettings:
     encoder: str | None = None
     sketch: str | None = None
 
+    @property
+    def private(self) -> bool:
+        """Whether they hide every sample."""
+        return self.protection != NOT_PRIVATE
+
 
 @dataclass(frozen=True, eq=False)
 class SignatureFile:
@@ -92,7 +98,7 @@ class SignatureFile:
     @property
     def settings(self) -> SignatureSettings:
         """How it was made."""
-        protection = "not private" if self.privacy is None else f"private, reduced by {self.privacy.reduction}"
+        protection = NOT_PRIVATE if self.privacy is None else f"private, reduced by {self.privacy.reduction}"
         labels = NOT_LABELLED
         if self.classes is not None:
             labels = "plain names" if self.key is None else f"names hashed with key {self.key}"
@@ -248,16 +254,17 @@ def _classes(body: bytes, header: dict[str, Any], samples: int | None) -> ClassS
     table, features = header.get("classes"), header["features"]
     if table is None:
         return None
-    if header["per_class"] or samples is None:
-        raise SignatureError("has classes beside a decomposition per class or a guarantee; it is damaged")
-    if sum(table["counts"]) > samples:
+    if header["per_class"]:
+        raise SignatureError("has classes beside a decomposition per class; it is damaged")
+    if samples is not None and sum(table["counts"]) > samples:
         raise SignatureError(f"has {sum(table['counts'])} samples in its classes and {samples} in all; it is damaged")
     of_directions, of_angles = shapes(len(table["names"]), features)
     start = header["offset"] + 4 * features * header["directions"]
     directions = np.frombuffer(body, dtype="<f2", count=math.prod(of_directions), offset=start)
     angles = np.frombuffer(body, dtype="<f4", offset=start + directions.nbytes)
     try:
-        return restored(table["names"], table["counts"], directions.reshape(of_directions), angles.reshape(of_angles))
+        arrays = directions.reshape(of_directions), angles.reshape(of_angles)
+        return restored(table["names"], table["counts"], *arrays, private=samples is None)
     except ValueError as error:
         raise SignatureError(f"has {error}; it was not made by 'pacfl sign'") from None
 

@@ -1,7 +1,8 @@
 """Samples in memory -> a signature with what must be known to compare it."""
 
+import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -9,11 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 from pacfl.errors import DataError
+from pacfl.privacy import private_class_signatures, private_signature
 from pacfl.signatures.class_arrays import as_stored
 from pacfl.signatures.labels import MOST_CLASSES, MOST_NAME, class_names, key_id, read_key, with_hashed_names
 from pacfl.signatures.reading import Array, Reading, Samples
 from pacfl.signatures.sigfile import MOST_AXES, SignatureFile
-from pacfl.subspace import RankWarning, class_signatures, signature, split_half_angles
+from pacfl.subspace import ClassSignatures, RankWarning, class_signatures, signature, split_half_angles
 from pacfl.subspace.classes import FEWEST
 
 RANK: Final = 3  # directions in a signature, unless another number is asked for
@@ -36,6 +38,45 @@ def sign(client: str, samples: Samples, rank: int, how: Reading) -> SignatureFil
         return made if labels is None or per_class is not None else replace(made, **_classes(x, labels, how))
 
 
+def sign_privately(
+    client: str,
+    samples: Samples,
+    rank: int,
+    how: Reading,
+    epsilon: float,
+    delta: float,
+    classes: Sequence[str] | None = None,
+) -> SignatureFile:
+    """The signature of samples with differential privacy for each, with their classes if they have labels.
+
+    classes: all that any client may have, which labelled samples need: which of them a client has is private.
+    """
+    x, labels, columns = samples
+    if how.preprocess == "normalise":
+        raise DataError(
+            f"{client}: normalising takes mean and standard deviation of all samples, which would not be private; "
+            "preprocess 'raw' or 'unit' with epsilon"
+        )
+    if (labels is None) != (classes is None):
+        raise DataError(
+            f"{client}: private signatures of classes need labels and all classes that the federation has agreed on, "
+            "so that it is not shown which of them a client has; give both, as with --labels and --classes, or neither"
+        )
+    with named(client):
+        if labels is None or classes is None:
+            made = private_signature(x, rank, epsilon, delta)
+        else:
+            agreed = class_names(classes, len(classes))
+            made = private_class_signatures(x, class_names(labels, len(x)), agreed, rank, epsilon, delta)
+        whole = math.prod(x.shape[1:]) == len(made.basis)  # many features are reduced to fewer
+        signed = SignatureFile(
+            *(made.basis.astype(np.float32), rank, False, how.identity(), None, made.split_half_angles, made.guarantee),
+            columns=column_names(columns) if whole else None,
+            shape=sample_shape(x) if whole else None,
+        )
+        return signed if made.classes is None else replace(signed, **_stored_classes(made.classes, how))
+
+
 def sample_shape(x: Array) -> tuple[int, ...] | None:
     """The shape of one sample that has several axes, as images have; None for tables."""
     return tuple(x.shape[1:]) if 2 < x.ndim <= MOST_AXES + 1 else None
@@ -52,7 +93,11 @@ def column_names(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 def _classes(x: Array, labels: Array, how: Reading) -> dict[str, Any]:
     """The fields of a signature with classes."""
-    made = class_signatures(x, class_names(labels, len(x)), how.minimum_count or FEWEST)
+    return _stored_classes(class_signatures(x, class_names(labels, len(x)), how.minimum_count or FEWEST), how)
+
+
+def _stored_classes(made: ClassSignatures, how: Reading) -> dict[str, Any]:
+    """The same as a file stores it, with names hashed if asked."""
     if len(made) > MOST_CLASSES:
         raise ValueError(f"{len(made)} classes are more than the {MOST_CLASSES} a signature holds; are these labels?")
     key = None if how.hash_labels is None else read_key(how.hash_labels)

@@ -27,6 +27,8 @@ CONVERGED: Final = 1e-4  # change of a direction in one iteration
 # weight, so a second one does no harm.
 RANK: Final = 2
 
+NO_LABELS, PLAIN, PRIVATE = LABELLED = 0, 1, 2  # whether a client of an experiment has labels, and hides its samples
+
 
 @dataclass(frozen=True, eq=False)
 class ClassSignatures:
@@ -136,9 +138,11 @@ def no_classes(features: int) -> ClassSignatures:
     return ClassSignatures((), np.empty(0, np.int64), np.empty((RANK, features, 0)), np.empty((RANK, 0, SPLITS)))
 
 
-def as_messages(made: ClassSignatures) -> dict[str, NDArray[Any]]:
-    """The arrays that a client of an experiment sends; its classes are integers."""
+def as_messages(classes: ClassSignatures | None, features: int) -> dict[str, NDArray[Any]]:
+    """The arrays that a client of an experiment sends; its classes are integers. None: it has no labels."""
+    made = no_classes(features) if classes is None else classes
     return {
+        "labelled": np.array([NO_LABELS if classes is None else PRIVATE if made.private else PLAIN]),
         "classes": np.array([int(name) for name in made.names], dtype=np.int64),
         "class_counts": made.counts,
         "class_directions": made.directions.astype(np.float16),
@@ -146,8 +150,10 @@ def as_messages(made: ClassSignatures) -> dict[str, NDArray[Any]]:
     }
 
 
-def from_messages(arrays: Mapping[str, NDArray[Any]]) -> ClassSignatures:
+def from_messages(arrays: Mapping[str, NDArray[Any]]) -> ClassSignatures | None:
     """What `as_messages` sent."""
+    if int(arrays["labelled"][0]) == NO_LABELS:
+        return None
     directions = arrays["class_directions"].astype(np.float64)
     lengths = np.linalg.norm(directions, axis=1, keepdims=True)
     return ClassSignatures(
@@ -155,4 +161,5 @@ def from_messages(arrays: Mapping[str, NDArray[Any]]) -> ClassSignatures:
         arrays["class_counts"],
         directions / np.where(lengths > 0, lengths, 1.0),  # float16 has changed them a little
         arrays["class_angles"].astype(np.float64),
+        private=int(arrays["labelled"][0]) == PRIVATE,
     )
