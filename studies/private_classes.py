@@ -26,8 +26,8 @@ from pacfl.subspace import (
 )
 
 SETS: Final = ("fmnist", "cifar10")
-EPSILONS: Final[tuple[float | None, ...]] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, None)
-SHIFTS: Final = ("none", "2 label maps", "4 label maps", "4 rotations")
+EPSILONS: Final[tuple[float | None, ...]] = (0.5, 1.0, 2.0, 4.0, 16.0, None)
+SHIFTS: Final = ("2 label maps", "4 label maps", "4 rotations")
 SHARES: Final = ("IID", "Dirichlet 0.5")
 SAMPLES: Final = 500
 CLASSES: Final = 10
@@ -39,7 +39,7 @@ def federation(
     dataset: Dataset, shift: str, shares: str, n_clients: int, rng: np.random.Generator
 ) -> tuple[list[tuple[Array, Array]], NDArray[np.intp]]:
     """Images and labels of each client, and its true cluster."""
-    number = 1 if shift == "none" else int(shift[0])
+    number = int(shift[0])
     true_cluster = np.arange(n_clients) % number
     maps = [np.arange(CLASSES), *(rng.permutation(CLASSES) for _ in range(number - 1))]
     supply = [np.flatnonzero(dataset.y_train == c) for c in range(CLASSES)]

@@ -124,7 +124,7 @@ HEADERS: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     "per class as well": (changed("per_class", True), "beside a decomposition per class"),
     "private as well": (
         changed("privacy", {"epsilon": 1.0, "delta": 1e-5, "reduction": "none"}),
-        "beside a decomposition per class or a guarantee",
+        "second directions of classes beside a guarantee",
     ),
     "columns of another number": (changed("columns", ["a"]), "not a list of 20 names"),
     "columns not text": (changed("columns", [1] * FEATURES), "printable"),
@@ -334,14 +334,6 @@ def test_names_of_columns_are_stored_on_one_line(tmp_path: Path) -> None:
     assert sigfile.read(tmp_path / "a.sig").columns == made.columns == ("weight (kg)", "größe", "z" * 200)
     (tmp_path / "b.csv").write_text("1.5,2,3\n4,5,7\n" * 20)
     assert sign_file(tmp_path / "b.csv", tmp_path / "b.sig", rank=1).columns is None
-
-
-def test_labels_are_refused_with_epsilon(tmp_path: Path) -> None:
-    x, y = samples(0)
-    np.savez(tmp_path / "a.npz", x=x, y=y)
-    with pytest.raises(DataError, match="leave out --labels or --epsilon"):
-        sign_file(tmp_path / "a.npz", tmp_path / "a.sig", reading=Reading(labels="y"), epsilon=1.0)
-    assert not (tmp_path / "a.sig").exists()
 
 
 def test_small_classes_are_warned_of(tmp_path: Path) -> None:

@@ -264,6 +264,8 @@ def _classes(body: bytes, header: dict[str, Any], samples: int | None) -> ClassS
     angles = np.frombuffer(body, dtype="<f4", offset=start + directions.nbytes)
     try:
         arrays = directions.reshape(of_directions), angles.reshape(of_angles)
+        if samples is None and arrays[0][1:].any():
+            raise ValueError("second directions of classes beside a guarantee, which has none")
         return restored(table["names"], table["counts"], *arrays, private=samples is None)
     except ValueError as error:
         raise SignatureError(f"has {error}; it was not made by 'pacfl sign'") from None
