@@ -1,4 +1,4 @@
-"""Speed and memory of the subspace layer: `python -m benchmarks.subspace [--clients 10000] [--repeats 3]`.
+"""Speed and memory of the subspace layer: `python -m benchmarks.subspace [--clients 10000] [--threshold]`.
 
 Everything is timed in one run, interleaved, so that other load slows all tasks equally.
 """
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from scipy.linalg import subspace_angles
 
 from benchmarks.timing import interleaved, spread
-from pacfl.subspace import agglomerate, extend, newcomer_rows, place, proximity, signature, split_half_angles
+from pacfl.subspace import agglomerate, cluster, extend, newcomer_rows, place, proximity, signature, split_half_angles
 from pacfl.subspace.proximity import MEASURES, Measure
 from studies.scenarios import data_folder, load
 
 Signatures = NDArray[np.float32]  # (n, features, p)
 
-FEATURES, RANK, NEWCOMERS, LOOPED, SAMPLES = 3072, 3, 100, 200, 500
+FEATURES, RANK, NEWCOMERS, LOOPED, SAMPLES, GROUPED = 3072, 3, 100, 200, 500, 30
 
 # Degrees between the angles within groups and between them, of the signatures below
 THRESHOLDS: Mapping[Measure, float] = {"smallest": 60.0, "sum": 180.0, "trace": 180.0, "entrywise": 60.0}
@@ -100,6 +100,24 @@ def at_scale(clients: int, repeats: int) -> None:
         print(f"| {name} | {spread(times[task])} | 1/{full / median(times[task]):.1f} |")
 
 
+def of_the_threshold(clients: int, repeats: int) -> None:
+    """The choice of the threshold, and all that follows the proximity, beside the proximity."""
+    bases = signatures(clients, groups=10)
+    known = proximity(bases)
+    few = known[: 10 * GROUPED : 10, : 10 * GROUPED : 10]  # of one group
+    scale = np.sqrt((few**2).sum() / (GROUPED * (GROUPED - 1)))
+    own = list(scale * np.sqrt(np.random.default_rng(0).chisquare(20, (clients, 32)) / 20))
+    times = interleaved(
+        {"proximity": lambda: proximity(bases), "threshold": lambda: cluster(known, own, signatures=bases)}, repeats
+    )
+    ratio = median(times["threshold"]) / median(times["proximity"])
+    print(f"{clients} clients, {FEATURES} features, p = {RANK}, `smallest`; {repeats} repeats. Goal: at most 0.33.\n")
+    print("| proximity, seconds | choice of the threshold, seconds | of the proximity | peak GB |")
+    print("|---|---|---|---|")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    print(f"| {spread(times['proximity'])} | {spread(times['threshold'])} | {ratio:.2f} | {peak:.2f} |")
+
+
 def of_one_client(repeats: int) -> None:
     """A signature beside the full decomposition, and the split-half angles."""
     if (data_folder() / "cifar10.npz").exists():
@@ -130,7 +148,11 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--peak-of", choices=MEASURES, help="only print the peak memory of this measure, in gigabytes")
+    parser.add_argument("--threshold", action="store_true", help="only time the choice of the threshold")
     args = parser.parse_args()
+    if args.threshold:
+        of_the_threshold(args.clients, args.repeats)
+        return
     if args.peak_of:
         clustered(signatures(args.clients, groups=10), args.peak_of)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9)  # kibibytes on Linux

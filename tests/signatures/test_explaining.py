@@ -258,7 +258,7 @@ def test_hashed_names_and_private_signatures_are_said_to_be_so(tmp_path: Path) -
         np.save(tmp_path / f"q{i}.npy", np.random.default_rng(i).standard_normal((400, FEATURES)))
         paths.append(tmp_path / f"q{i}.sig")
         sign_file(tmp_path / f"q{i}.npy", paths[-1], epsilon=5.0)
-    hidden = cluster_files(paths)
+    hidden = cluster_files(paths, clusters=1)
     assert "labels are needed" in hidden.explain("q0", "q1").words
     assert "labels are needed" in hidden.diagnosis.words
 

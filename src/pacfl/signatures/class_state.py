@@ -134,7 +134,7 @@ def _is_cut(cut: InputsCut, n: int) -> bool:
     return (
         labels.shape == (n,)
         and labels.dtype.kind in "ui"
-        and set(labels.tolist()) == set(range(int(labels.max()) + 1))
+        and set(labels.tolist()) - {-1} == set(range(int(labels.max()) + 1))
         and isinstance(cut.threshold, float)
         and 0 <= cut.threshold < np.inf
         and (scale is None or (isinstance(scale, float) and 0 < scale < np.inf))
