@@ -17,6 +17,7 @@ import argparse
 import json
 import re
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -43,6 +44,7 @@ from pacfl.subspace import (
     MEASURES,
     ClientSignature,
     Clustering,
+    RankWarning,
     class_clustering,
     class_signatures,
     cluster_clients,
@@ -323,7 +325,9 @@ def outcome(row: Row, folder: Path | None, federations: int | None = None) -> di
     total = federations_of(row["clients"]) if federations is None else federations
     content = {"row": row, "federations": total, "pool": pool_size(row)}
     try:
-        pool = [sign(row, folder, client) for client in range(pool_size(row))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RankWarning)  # ranks above the number of features are part of the study
+            pool = [sign(row, folder, client) for client in range(pool_size(row))]
         angles = proximity([client.basis for client in pool], row["measure"])
     except ValueError as error:
         return {**content, "refused": total, "because": {str(error): total}, "seconds": _since(start)}
