@@ -33,8 +33,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from pacfl.privacy import noise_scale as private_noise
-from pacfl.privacy import private_signature
-from pacfl.privacy.discrete import seeded
+from pacfl.privacy import private_class_signatures, private_signature, seeded
 from pacfl.signatures.class_arrays import as_stored
 from pacfl.signatures.federation import NORMALISED
 from pacfl.signatures.reading import PREPROCESSES, preprocessed
@@ -85,12 +84,10 @@ OPTIONS: Final[Mapping[str, Sequence[Any]]] = {
 }
 RULES: Final[Sequence[Rule]] = (
     ({"compare": ["classes"], "linkage": OTHER_LINKAGES}, "refused: classes are compared with average linkage"),
-    ({"compare": ["classes"], "private": [True]}, "refused: private signatures have no classes"),
     ({"compare": ["classes"], "classes": [1]}, "refused: there are no labels"),
     ({"preprocess": ["normalise"], "private": [True]}, "refused: normalising looks at all samples"),
     ({"shares": ["Dirichlet"], "compare": ["inputs"]}, "not homogeneous: inputs differ where class shares do"),
     ({"shares": ["Dirichlet"], "linkage": OTHER_LINKAGES}, "not homogeneous: inputs are compared, and differ"),
-    ({"shares": ["Dirichlet"], "private": [True]}, "not homogeneous: inputs are compared, and differ"),
     ({"shares": ["Dirichlet"], "preprocess": ["normalise"]}, "not homogeneous: each client's classes move its mean"),
     ({"shares": ["Dirichlet", "long tail"], "classes": [1]}, "one class has no shares"),
     ({"classes": [100], "data": SETS}, "the sets have ten classes"),
@@ -106,7 +103,7 @@ def federations_of(clients: int) -> int:
 
 def by_classes(row: Row) -> bool:
     """Whether classes may be compared, so that clients send them."""
-    return row["compare"] != "inputs" and row["linkage"] == "average" and row["classes"] > 1 and not row["private"]
+    return bool(row["compare"] != "inputs" and row["linkage"] == "average" and row["classes"] > 1)
 
 
 def seconds_to_sign(row: Row) -> float:
@@ -117,7 +114,7 @@ def seconds_to_sign(row: Row) -> float:
     if row["measure"] in ("smallest", "sum"):
         drawn += 1e-3 * min(row["rank"], small) ** 2
     if row["private"]:
-        return float(drawn + 5e-9 * n * features + 0.03)
+        return float(drawn + 5e-9 * n * features + 0.03 + (5e-3 * row["classes"] if by_classes(row) else 0.0))
     directions = 2e-4 + 3e-11 * n * features * small + 1e-10 * small**3
     halves = (0.08 if row["measure"] in ("sum", "trace") else 0.03) * min(n / 200, 1) + 0.004
     classes = row["classes"] * (2e-3 + 3e-10 * n * features / row["classes"]) if by_classes(row) else 0.0
@@ -167,8 +164,12 @@ def sign(row: Row, folder: Path | None, client: int) -> ClientSignature:
     rank, measure = row["rank"], row["measure"]
     if row["private"]:
         with patch.object(private_noise, "MEASURES", (measure,)):  # no time for the others
-            made = private_signature(x, rank, EPSILON, noise=seeded(rng))
-        return ClientSignature(made.basis.astype(np.float32), made.split_half_angles[measure])
+            if by_classes(row):
+                made = private_class_signatures(x, labels, range(row["classes"]), rank, EPSILON, noise=seeded(rng))
+            else:
+                made = private_signature(x, rank, EPSILON, noise=seeded(rng))
+        classes = None if made.classes is None else as_stored(made.classes)
+        return ClientSignature(made.basis.astype(np.float32), made.split_half_angles[measure], classes)
     own = split_half_angles(x, rank, measures=[measure])[measure]
     classes = as_stored(class_signatures(x, labels)) if by_classes(row) else None
     return ClientSignature(signature(x, rank).astype(np.float32), own, classes)
