@@ -258,7 +258,9 @@ def test_clients_in_no_cluster_are_marked(opened: Open, tmp_path: Path) -> None:
     page = opened(write_labelled_federation(tmp_path / "sites"))
     drawn(page, "clusters")
     assert page.execute_script("return document.querySelector('[data-in-no-cluster]').dataset.inNoCluster") == "1"
-    assert any("small site ✕" in members for members in listed(page).values())
+    assert list(listed(page)) == ["0", "1", "none"]
+    assert listed(page)["none"] == {"small site ✕"}
+    assert page.execute_script("return document.getElementById('count').textContent") == "2 clusters"
     caption = page.execute_script("return document.querySelector('[data-figure=clusters] figcaption').innerText")
     assert "✕: 1 cannot be judged and is in no cluster of the federation. Blank cells" in caption
     choose(page, "client", "8")

@@ -36,6 +36,8 @@ function colourOfPlace(walls) {
   return rank.map((n) => COLOURS[n % COLOURS.length]);
 }
 
+const NONE = "none"; // instead of a number: its clients cannot be judged
+
 // A cluster of the cut has the number of the stored cluster with which it shares most clients, so that at the threshold
 // of the run the numbers are those of the run. The others are numbered on from there.
 function numberClusters(clustered, clusters) {
@@ -59,7 +61,8 @@ function numberClusters(clustered, clusters) {
       used.add(label);
     }
   let next = labels.reduce((most, label) => Math.max(most, label), -1) + 1;
-  for (const cluster of clusters) cluster.number ??= next++;
+  const placed = new Set(shared.map(({ cluster }) => cluster)); // others have only clients that are in no cluster
+  for (const cluster of clusters) cluster.number ??= placed.has(cluster) ? next++ : NONE;
 }
 
 function clustersAt(clustered, beta) {

@@ -7,7 +7,7 @@ const MOST_OUTLINED = 200;
 function recut() {
   const clustered = clustering();
   const cutNow = clustersAt(clustered, state.beta);
-  const k = cutNow.clusters.length;
+  const k = cutNow.clusters.filter(({ number }) => number !== NONE).length;
   byId("beta").value = state.beta;
   byId("beta-number").value = +state.beta.toPrecision(8);
   byId("count").textContent = k === 1 ? "1 cluster" : `${k} clusters`;
@@ -80,7 +80,7 @@ function meanAngle(clustered, { start, end }) {
 }
 
 function listClusters(clustered, clusters) {
-  const byNumber = [...clusters].sort((a, b) => a.number - b.number);
+  const byNumber = [...clusters].sort((a, b) => (a.number === NONE) - (b.number === NONE) || a.number - b.number || a.start - b.start);
   const rows = byNumber.slice(0, MOST_LISTED).map((cluster) => {
     const members = Array.from({ length: Math.min(cluster.end - cluster.start, MOST_MEMBERS) }, (_, i) =>
       shortOf(clientAt(clustered, cluster.start + i)) + (notPlaced(clustered, cluster.start + i) ? " ✕" : ""),
@@ -105,8 +105,8 @@ function describe(clustered, place) {
   const { clusters, at } = clustersAt(clustered, state.beta);
   const { start, end, number } = clusters[at[place]];
   const samples = unpack(clientData().train)[client];
-  const facts = [`cluster ${number} of ${end - start} clients`];
-  if (notPlaced(clustered, place)) facts.push(`cannot be judged, in no cluster of the ${kindOfRun()}`);
+  const facts = [number === NONE ? "no cluster" : `cluster ${number} of ${end - start} clients`];
+  if (notPlaced(clustered, place)) facts.push("cannot be judged");
   if (samples) facts.push(`${samples} samples`);
   if (trueClusterOf(client)) facts.push(trueClusterOf(client));
   if (clustered.newcomers.includes(client)) facts.push("newcomer");

@@ -19,7 +19,7 @@ function showClient() {
     const { clusters, at } = clustersAt(clustered, state.beta);
     const { start, end, number } = clusters[at[place]];
     const inRun = unpack(clustered.labels)[unpack(clustered.order)[place]];
-    facts.push(`At this β it is in cluster ${number} with ${end - start - 1} others.`);
+    if (number !== NONE) facts.push(`At this β it is in cluster ${number} with ${end - start - 1} others.`);
     facts.push(`In the ${kindOfRun()} it ${inRun < 0 ? "cannot be judged and is in no cluster" : `is in cluster ${inRun}`}.`);
     if (clustered.newcomers.includes(client)) facts.push("It joined as a newcomer.");
     if (clustered.mergeSuggestions.some((merge) => merge.client === client))
