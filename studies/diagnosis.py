@@ -216,9 +216,10 @@ def sign(x: NDArray[Any], y: NDArray[np.intp]) -> ClientSignature:
 
 def diagnosed(case: Case) -> tuple[Diagnosis, int]:
     """What is found, and in how many clusters."""
-    clients = [sign(x, y) for x, y in federation(case)]
+    made = federation(case)
+    clients = [sign(x, y) for x, y in made]
     clustering = cluster_clients(clients)
-    return diagnose(clients, clustering), int(clustering.labels.max(initial=-1)) + 1
+    return diagnose(clients, clustering, [len(y) for _, y in made]), int(clustering.labels.max(initial=-1)) + 1
 
 
 def main() -> None:

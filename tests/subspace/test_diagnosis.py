@@ -17,7 +17,7 @@ from pacfl.subspace.diagnosis import KINDS, diagnose
 from pacfl.subspace.explanation import explain
 from pacfl.subspace.pairs import class_noise
 from pacfl.subspace.pooled import match_classes, mean_direction, pool
-from pacfl.subspace.shares import share_spread, size_spread
+from pacfl.subspace.shares import count_limits, share_spread, size_spread
 
 FEATURES, CLASSES = 12, 4
 MEANS = 3 * np.random.default_rng(7).standard_normal((CLASSES, FEATURES))
@@ -169,9 +169,38 @@ def test_equal_class_shares_are_found_to_differ_no_more_often_than_the_error_rat
     for n, size, classes in ((4, 400, 3), (20, 100, 5), (30, 40, 10)):
         for trial in range(40):
             table = rng.multinomial(size, np.full(classes, 1 / classes), n).astype(float)
-            found.append(share_spread([np.where(table < FEWEST, 0, table)], trial))
+            found.append(share_spread([np.where(table < FEWEST, 0, table)], seed=trial))
     assert sum(one.beyond_chance for one in found) <= 1
     assert np.mean([one.size for one in found]) == pytest.approx(1, abs=0.06)
+
+
+def test_clients_of_so_few_samples_that_most_counts_are_unknown_have_equal_shares():
+    """Two samples expected in each class: four of five counts are unknown, and one client of five sends none."""
+    rng = np.random.default_rng(3)
+    found = []
+    for trial in range(40):
+        table = rng.multinomial(20, np.full(10, 0.1), 40).astype(float)
+        sent = np.where(table < FEWEST, 0, table)
+        found += [share_spread([sent], seed=trial), share_spread([sent], [np.full(40, 20.0)], trial)]
+    assert sum(one.beyond_chance for one in found) <= 1
+    assert np.mean([one.size for one in found]) == pytest.approx(1, abs=0.03)
+
+
+def test_a_minimum_count_is_no_difference_of_shares():
+    """About 22 samples in each of ten classes, of which those with fewer than 20 are left out."""
+    rng = np.random.default_rng(2)
+    found = []
+    for trial in range(40):
+        table = rng.multinomial(220, np.full(10, 0.1), 10).astype(float)
+        sent = np.where(table < 20, 0, table)
+        sizes = np.full(10, 220.0)
+        limits = count_limits(sent, sizes)
+        assert (table < limits[:, None])[sent == 0].all()
+        found.append(share_spread([sent], [sizes], trial))
+    assert sum(one.beyond_chance for one in found) <= 1
+    assert share_spread([sent]).beyond_chance  # without the sizes, classes with fewer than 4 are all that is missing
+    skewed = np.array([[50.0, 50.0, 0.0, 0.0], [0.0, 0.0, 50.0, 50.0]] * 5)
+    assert share_spread([skewed], [np.full(10, 100.0)]).beyond_chance
 
 
 def test_class_shares_that_differ_are_found():
@@ -191,7 +220,10 @@ def test_given_sizes_decide_on_the_quantity():
     clients = federation(4)
     clustering = cluster_clients(clients)
     assert diagnose(clients, clustering).kind == "none"
-    assert diagnose(clients, clustering, sizes=[100, 2000, 100, 100]).kind == "quantity"
+    assert diagnose(clients, clustering, sizes=[120] * 4).kind == "none"
+    assert "quantity" in [one.kind for one in diagnose(clients, clustering, sizes=[120, 2000, 120, 120]).differences]
+    with pytest.raises(ValueError, match="client 1 has 120 samples in its classes, and a size of 100"):
+        diagnose(clients, clustering, sizes=[120, 100, 120, 120])
     with pytest.raises(ValueError, match="one number for each of 4 clients, got 3"):
         diagnose(clients, clustering, sizes=[1, 2, 3])
     with pytest.raises(ValueError, match="clustering has 4 clients, 3 were given"):

@@ -80,6 +80,7 @@ def explanations(
         client_names=federation.names,
         feature_names=next(iter(columns)) if len(columns) == 1 else None,
         shape=next(iter(shapes)) if len(shapes) == 1 and not columns else None,
+        sizes=federation.sizes(),
     )
     return [replace(one, words=" ".join([one.words, *_cautions(federation, one)])) for one in found]
 

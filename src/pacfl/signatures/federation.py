@@ -68,8 +68,12 @@ class Federation:
     @cached_property
     def diagnosis(self) -> Diagnosis:
         """How its clients differ, and what to do about it."""
-        samples = [one.samples for one in self.descriptions if one.samples is not None]
-        return diagnose(self.clients(), self.clustering, samples if len(samples) == len(self.names) else None)
+        return diagnose(self.clients(), self.clustering, self.sizes())
+
+    def sizes(self) -> list[int] | None:
+        """Samples of each client; None if they are not known of all."""
+        known = [one.samples for one in self.descriptions if one.samples is not None]
+        return known if len(known) == len(self.names) else None
 
     def explain(self, a: str | int, b: str | int, between: Between = "clients") -> Explanation:
         """Why two clients, by name or position, or two clusters, by number, differ."""

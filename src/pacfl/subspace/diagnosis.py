@@ -18,7 +18,7 @@ from pacfl.subspace.clustering import Clustering
 from pacfl.subspace.noise_scale import reference_scale, rescale_by_noise
 from pacfl.subspace.pairs import ClassNoise, class_noise, compare_classes
 from pacfl.subspace.pooled import Matching, PooledClasses, Relabelling, match_classes, pool
-from pacfl.subspace.shares import count_table, share_spread, size_spread
+from pacfl.subspace.shares import Spread, count_table, share_spread, size_spread
 from pacfl.subspace.together import ClientSignature
 
 Array = NDArray[np.float64]
@@ -88,6 +88,7 @@ class ClassEvidence:
     noise: ClassNoise
     calibration: float
     clustering: Clustering
+    sizes: Array | None  # (n,) samples of each client, also of classes without a signature
     pools: dict[bytes, PooledClasses] = field(default_factory=dict)  # of groups of clients that were asked for
 
     @property
@@ -114,13 +115,15 @@ def diagnose(
 
     sizes (n,): samples of each client. Without them, sizes are sums over the classes that were compared.
     """
-    evidence = evidence_on(clients, clustering)
+    evidence = evidence_on(clients, clustering, sizes)
     table = count_table(evidence.classes)
-    labels, n_clusters = clustering.labels, evidence.n_clusters
+    n_clusters = evidence.n_clusters
     pairs = tuple(diagnose_pair(evidence, a, b) for a, b in cluster_pairs(evidence))
     differences = _between(pairs)
     # clients in no cluster have few samples, which is a difference of its own: they have a part in the sizes only
-    found = share_spread([table[labels == k] for k in range(n_clusters)])
+    rows = [evidence.rows(k) for k in range(n_clusters)]
+    known = evidence.sizes
+    found = share_spread([table[own] for own in rows], None if known is None else [known[own] for own in rows])
     unequal, n_effective = _sizes(table, sizes)
     if found.beyond_chance:
         where = "in clusters " if n_clusters > 1 else ""
@@ -146,8 +149,12 @@ def diagnose(
     )
 
 
-def evidence_on(clients: Sequence[ClientSignature], clustering: Clustering) -> ClassEvidence:
+def evidence_on(
+    clients: Sequence[ClientSignature], clustering: Clustering, sizes: Sequence[int] | None = None
+) -> ClassEvidence:
     """What is known of the classes of clients; checks that the clustering is of these clients."""
+    if sizes is not None and len(sizes) != len(clients):
+        raise ValueError(f"sizes must be one number for each of {len(clients)} clients, got {len(sizes)}")
     if len(clients) != len(clustering.labels):
         raise ValueError(
             f"the clustering has {len(clustering.labels)} clients, {len(clients)} were given; "
@@ -157,7 +164,13 @@ def evidence_on(clients: Sequence[ClientSignature], clustering: Clustering) -> C
     classes = [no_classes(features) if client.classes is None else client.classes for client in clients]
     known = clustering.classes
     noise = class_noise(classes)  # of all directions: clusters may have been found by some of them
-    return ClassEvidence(classes, noise, 1.0 if known is None else known.calibration, clustering)
+    calibration = 1.0 if known is None else known.calibration
+    samples = None if sizes is None else np.asarray(sizes, dtype=np.float64)
+    if samples is not None:
+        counted = count_table(classes).sum(axis=1)
+        for i in np.flatnonzero(counted > samples)[:1].tolist():
+            raise ValueError(f"client {i} has {counted[i]:.0f} samples in its classes, and a size of {samples[i]:.0f}")
+    return ClassEvidence(classes, noise, calibration, clustering, samples)
 
 
 def matching_of(evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np.intp]) -> Matching | None:
@@ -209,7 +222,7 @@ def _without_other_classes(evidence: ClassEvidence, a: int, b: int, size: float)
     kind: Kind = "inputs"
     if clustering.classes is None or clustering.evidence["finding"] == "given":
         both = np.flatnonzero(np.isin(clustering.labels, (a, b)))
-        by_shares = share_spread([count_table([evidence.classes[i] for i in both.tolist()])])
+        by_shares = _share_spread(evidence, both)
         if by_shares.beyond_chance:
             return Difference("labels", by_shares.size, _pair_words("labels", by_shares.size, a, b, ()))
         kind = "none" if clustering.evidence["finding"] == "given" else "inputs"
@@ -223,8 +236,14 @@ def between_groups(
     kinds, relabelled, size = difference_of(evidence, a, b)
     if kinds:
         return kinds[0], size, relabelled
-    by_shares = share_spread([count_table([evidence.classes[i] for i in (*a.tolist(), *b.tolist())])])
+    by_shares = _share_spread(evidence, np.concatenate([a, b]))
     return ("labels", by_shares.size, ()) if by_shares.beyond_chance else ("none", size, ())
+
+
+def _share_spread(evidence: ClassEvidence, rows: NDArray[np.intp]) -> Spread:
+    """How far the class shares of some clients differ."""
+    table = count_table([evidence.classes[i] for i in rows.tolist()])
+    return share_spread([table], None if evidence.sizes is None else [evidence.sizes[rows]])
 
 
 def difference_of(
@@ -309,8 +328,6 @@ def _ordered(differences: list[Difference]) -> list[Difference]:
 
 def _sizes(table: Array, sizes: Sequence[int] | None) -> tuple[float | None, float]:
     """The size of the difference if sizes are very unequal, and the effective number of clients."""
-    if sizes is not None and len(sizes) != len(table):
-        raise ValueError(f"sizes must be one number for each of {len(table)} clients, got {len(sizes)}")
     if sizes is not None:
         spread, n_effective = size_spread(np.asarray(sizes, dtype=np.float64))
     elif not table.any():

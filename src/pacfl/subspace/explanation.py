@@ -154,11 +154,12 @@ def explain(
     feature_names: Sequence[str] | None = None,
     class_names: Mapping[str, str] | None = None,
     shape: tuple[int, ...] | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> Explanation:
     """What carries the difference between two clients, or two clusters, a and b: positions, or cluster numbers.
 
     client_names (n,), feature_names (features,); class_names: words for names of classes; shape: of one sample, for
-    images.
+    images; sizes (n,): samples of each client, also of classes without a signature.
     """
     (found,) = explain_pairs(
         clients,
@@ -169,6 +170,7 @@ def explain(
         feature_names=feature_names,
         class_names=class_names,
         shape=shape,
+        sizes=sizes,
     )
     return found
 
@@ -183,9 +185,10 @@ def explain_pairs(
     feature_names: Sequence[str] | None = None,
     class_names: Mapping[str, str] | None = None,
     shape: tuple[int, ...] | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> list[Explanation]:
     """`explain` for many pairs, which takes far less time than one after the other."""
-    evidence = evidence_on(clients, clustering)
+    evidence = evidence_on(clients, clustering, sizes)
     if client_names is not None and len(client_names) != len(clients):
         raise ValueError(f"client_names must name each of {len(clients)} clients, got {len(client_names)} names")
     features = len(clients[0].basis)
