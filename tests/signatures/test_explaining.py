@@ -19,7 +19,7 @@ from pacfl.signatures import federation as federations
 from pacfl.signatures.explaining import Description
 from pacfl.signatures.federation import Federation
 from pacfl.signatures.reading import Samples
-from pacfl.signatures.signing import sign
+from pacfl.signatures.signing import sign, sign_privately
 from tests.signatures.labelled import CLASSES, FEATURES, parties, samples
 
 COLUMNS = ("age", "pressure", "glucose", "weight", "creatinine")
@@ -261,6 +261,20 @@ def test_hashed_names_and_private_signatures_are_said_to_be_so(tmp_path: Path) -
     hidden = cluster_files(paths, clusters=1)
     assert "labels are needed" in hidden.explain("q0", "q1").words
     assert "labels are needed" in hidden.diagnosis.words
+
+
+def test_private_counts_are_not_compared() -> None:
+    """Other labels are found; class shares and sizes, whose counts have noise, are not looked at."""
+    clients = {}
+    for i in range(6):
+        x, y = samples(i, i % 2, counts=(150,) * CLASSES)
+        classes = [str(c) for c in range(CLASSES)]
+        clients[f"p{i}"] = sign_privately(f"p{i}", Samples(x, y), 3, Reading(labels="y"), 4.0, 1e-5, classes)
+    found = federations.federate(clients)
+    assert found.diagnosis.kind == "concept"
+    assert found.diagnosis.within_clusters == "together"
+    assert "Counts are private" in found.diagnosis.words
+    assert found.explain("p0", "p1").shares == ()
 
 
 @pytest.mark.parametrize("n", [5, 60])

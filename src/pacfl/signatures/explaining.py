@@ -114,6 +114,9 @@ def _cautions(federation: "Federation", found: Explanation) -> list[str]:
     said = []
     if federation.settings.labels.startswith("names hashed") and found.compared == "classes" and found.kind != "none":
         said.append("Names of classes are hashed: whoever has the key knows which they are.")
+    _, reduced, how = federation.settings.protection.partition("reduced by ")
+    if reduced and not how.startswith("none") and found.kind == "inputs":
+        said.append(f"Features are those of private signatures, reduced by {how}.")
     if found.between == "clients":
         a, b = (federation.descriptions[place].columns for place in (found.a, found.b))
         other = [(j, *both) for j, both in enumerate(zip(a, b, strict=True)) if both[0] != both[1]] if a and b else []

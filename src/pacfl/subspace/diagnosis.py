@@ -92,6 +92,11 @@ class ClassEvidence:
     pools: dict[bytes, PooledClasses] = field(default_factory=dict)  # of groups of clients that were asked for
 
     @property
+    def counted(self) -> bool:
+        """Whether counts are those of samples: in private signatures they have noise."""
+        return not any(own.private for own in self.classes)
+
+    @property
     def n_clusters(self) -> int:
         """How many clusters there are."""
         return int(self.clustering.labels.max(initial=-1)) + 1
@@ -123,8 +128,10 @@ def diagnose(
     # clients in no cluster have few samples, which is a difference of its own: they have a part in the sizes only
     rows = [evidence.rows(k) for k in range(n_clusters)]
     known = evidence.sizes
-    found = share_spread([table[own] for own in rows], None if known is None else [known[own] for own in rows])
-    unequal, n_effective = _sizes(table, sizes)
+    found, unequal, n_effective = Spread(1.0, False), None, float(len(clients))
+    if evidence.counted:
+        found = share_spread([table[own] for own in rows], None if known is None else [known[own] for own in rows])
+        unequal, n_effective = _sizes(table, sizes)
     if found.beyond_chance:
         where = "in clusters " if n_clusters > 1 else ""
         words = f"Class shares of clients {where}differ by {found.size:.1f} times the noise."
@@ -145,7 +152,7 @@ def diagnose(
         differences=tuple(differences),
         pairs=pairs,
         n_effective=n_effective,
-        words=_in_words(differences, found.beyond_chance, n_clusters, bool(table.any())),
+        words=_in_words(differences, found.beyond_chance, n_clusters, bool(table.any()), evidence.counted),
     )
 
 
@@ -241,7 +248,9 @@ def between_groups(
 
 
 def _share_spread(evidence: ClassEvidence, rows: NDArray[np.intp]) -> Spread:
-    """How far the class shares of some clients differ."""
+    """How far the class shares of some clients differ; not at all as far as private counts show."""
+    if not evidence.counted:
+        return Spread(1.0, False)
     table = count_table([evidence.classes[i] for i in rows.tolist()])
     return share_spread([table], None if evidence.sizes is None else [evidence.sizes[rows]])
 
@@ -361,8 +370,9 @@ def relabelled_words(relabelled: Sequence[Relabelling], a: str, b: str, most: in
     return f"{words[0].upper()}{words[1:]}{more}."
 
 
-def _in_words(differences: Sequence[Difference], prior: bool, n_clusters: int, labelled: bool) -> str:
+def _in_words(differences: Sequence[Difference], prior: bool, n_clusters: int, labelled: bool, counted: bool) -> str:
     needed = "" if labelled else " Only inputs were compared: labels are needed to see whether labels differ."
+    needed += "" if counted else " Counts are private: class shares and sizes were not compared."
     said = " ".join(one.words for one in differences)
     if not n_clusters:
         return said + needed

@@ -420,6 +420,8 @@ def _share_differences(
     evidence: ClassEvidence, a: Rows, b: Rows, shown: Mapping[str, str]
 ) -> tuple[ShareDifference, ...]:
     """Of all classes that either side has, among the samples of classes that were signed."""
+    if not evidence.counted:
+        return ()
     table = count_table([evidence.classes[i] for i in (*a.tolist(), *b.tolist())])
     counts = table[: len(a)].sum(axis=0), table[len(a) :].sum(axis=0)
     if not all(side.any() for side in counts):
