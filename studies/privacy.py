@@ -75,7 +75,8 @@ def trained(name: str, seed: int, epsilons: Sequence[float | None]) -> Iterator[
     split = partition(dataset, BySet((10, 10, 10, 10), 140), 40, np.random.default_rng(seed))
     learning = LocalTraining(epochs=2, lr=0.1)
     for epsilon in epsilons:
-        pacfl = PACFL(signature_epsilon=epsilon, signature_noise="seeded")
+        hidden = {} if epsilon is None else {"signature_epsilon": epsilon, "signature_noise": "seeded"}
+        pacfl = PACFL(**hidden, compare="inputs", levels="none", label_prior=False)  # type: ignore[arg-type]
         result = federate(
             (dataset, split), lambda: mlp((1, 8, 8), 10, 32), pacfl, learning, rounds=15, participation=0.25, seed=seed
         )

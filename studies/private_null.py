@@ -74,13 +74,13 @@ def split(
     }
 
 
-def outcomes(data: Path | None, runs: int, store: Path) -> Iterator[dict[str, Any]]:
+def outcomes(data: Path | None, numbers: list[int], runs: int, store: Path) -> Iterator[dict[str, Any]]:
     """All federations."""
     done = {json.dumps(o["key"]) for o in map(json.loads, store.read_text().splitlines())} if store.exists() else set()
     sources: dict[str, Simulated | Images] = {"simulated": Simulated(np.random.default_rng(0))}
     if data is not None:
         sources |= {name: Images(name, data) for name in ("fmnist", "cifar10")}
-    for run, (name, n_clients, epsilon, alpha) in product(range(runs), product(sources, CLIENTS, EPSILONS, SHARES)):
+    for run, (name, n_clients, epsilon, alpha) in product(range(runs), product(sources, numbers, EPSILONS, SHARES)):
         key = [name, n_clients, epsilon, alpha, run]
         if json.dumps(key) not in done:
             rng = np.random.default_rng([run, n_clients, round(10 * epsilon), round(10 * (alpha or 0)), *name.encode()])
@@ -91,10 +91,11 @@ def main() -> None:
     """Print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder with fmnist.npz and cifar10.npz; without it, simulated ones")
+    parser.add_argument("--clients", nargs="+", type=int, default=list(CLIENTS))
     parser.add_argument("--runs", type=int, default=3, help="federations for each setting")
     parser.add_argument("--outcomes", type=Path, default=Path("private-null.jsonl"))
     args = parser.parse_args()
-    for outcome in outcomes(args.data, args.runs, args.outcomes):
+    for outcome in outcomes(args.data, args.clients, args.runs, args.outcomes):
         with args.outcomes.open("a") as file:
             file.write(json.dumps(outcome) + "\n")
     stored = [json.loads(line) for line in args.outcomes.read_text().splitlines()]

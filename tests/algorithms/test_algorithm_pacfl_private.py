@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pacfl.algorithms import PACFL, build
+from pacfl.errors import InvalidReplyError
 from pacfl.learning.randomness import stream
 from pacfl.privacy import private_signature, seeded
 from pacfl.subspace import adjusted_rand_index
@@ -60,6 +61,16 @@ def test_clients_that_label_the_same_digits_otherwise_are_found(compare: Literal
     assert state.clustering is not None
     assert state.clustering.evidence["compare"] == "classes"
     assert all(own.private for own in state.classes.values())
+
+
+def test_a_client_cannot_claim_that_its_classes_are_private_where_others_are_not() -> None:
+    """Its noise would be taken as it says, and nothing would be concluded about class shares."""
+    plain, private = PACFL(), PACFL(signature_epsilon=4.0, signature_noise="seeded")
+    for one, other in ((plain, private), (private, plain)):
+        profile = side(one, CLIENTS).profile(0, 1)
+        one.check_profile(model(), profile)
+        with pytest.raises(InvalidReplyError, match="'labelled' must be"):
+            other.check_profile(model(), profile)
 
 
 def test_seeded_noise_is_the_client_s_own_and_comes_again_whatever_the_round() -> None:

@@ -208,6 +208,14 @@ def test_other_shares_separate_nobody_and_noise_in_counts_is_not_a_difference_of
     assert diagnose(equal, cluster_clients(equal)).kind == "none"
 
 
+def test_a_client_whose_classes_noise_hides_learns_what_would_help() -> None:
+    rng = np.random.default_rng(0)
+    made = [compared(signed(client(n, rng), 1.0, rng)) for n in (600, 600, 600, 20)]
+    found = cluster_clients(made, "classes")
+    assert found.labels.tolist() == [0, 0, 0, -1]
+    assert "with a larger epsilon" in found.evidence["not_judged"]["3"]
+
+
 @settings(max_examples=15)
 @given(st.integers(1, 40), st.sampled_from([(3,), (200,), (5, 6), (9, 4, 3)]), st.integers(1, 5))
 def test_it_can_be_compared_whatever_the_data(n: int, shape: tuple[int, ...], n_classes: int) -> None:

@@ -156,7 +156,7 @@ class PACFL(Algorithm):
         super().check_profile(model, profile)
         check_signature(profile["basis"], profile["split_half_angles"])
         if self._compares_classes:
-            check_classes(profile)
+            check_classes(profile, private=self.signature_epsilon is not None)
 
     def incompatible(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> Mapping[ClientId, str]:
         return incomparable(state, profiles)

@@ -15,7 +15,7 @@ from pacfl.federation.levels import Levels
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.model import Vector
 from pacfl.subspace import ClassSignatures, ClientSignature, Clustering, assign
-from pacfl.subspace.classes import FEWEST, LABELLED, from_messages
+from pacfl.subspace.classes import FEWEST, NO_LABELS, PLAIN, PRIVATE, from_messages
 from pacfl.subspace.classes import RANK as CLASS_RANK
 from pacfl.subspace.classes import SPLITS as CLASS_SPLITS
 
@@ -117,14 +117,15 @@ def check_signature(basis: NDArray[Any], split_half_angles: NDArray[Any]) -> Non
         raise InvalidReplyError(f"'split_half_angles' must be degrees from 0 to {90 * columns}")
 
 
-def check_classes(profile: Message) -> None:
+def check_classes(profile: Message, private: bool = False) -> None:
     """Refuse classes that do not belong together, directions that are none, and degrees that no two have."""
     names, counts, directions, angles = (
         profile[name] for name in ("classes", "class_counts", "class_directions", "class_angles")
     )
     n, features = len(names), len(profile["basis"])
-    if len(profile["labelled"]) != 1 or profile["labelled"][0] not in LABELLED or (n and not profile["labelled"][0]):
-        raise InvalidReplyError("'labelled' must be 1 for a client with classes, 2 if they are private, or 0")
+    expected = PRIVATE if private else PLAIN
+    if profile["labelled"].tolist() not in ([expected], [NO_LABELS]) or (n and profile["labelled"][0] == NO_LABELS):
+        raise InvalidReplyError(f"'labelled' must be {expected} for a client with classes, or {NO_LABELS}")
     shapes = {
         "class_counts": (n,),
         "class_directions": (CLASS_RANK, features, n),

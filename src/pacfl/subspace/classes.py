@@ -27,7 +27,7 @@ CONVERGED: Final = 1e-4  # change of a direction in one iteration
 # weight, so a second one does no harm.
 RANK: Final = 2
 
-NO_LABELS, PLAIN, PRIVATE = LABELLED = 0, 1, 2  # whether a client of an experiment has labels, and hides its samples
+NO_LABELS, PLAIN, PRIVATE = 0, 1, 2  # whether a client of an experiment has labels, and hides its samples
 
 
 @dataclass(frozen=True, eq=False)

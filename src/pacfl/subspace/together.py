@@ -125,6 +125,8 @@ def obstacle(client: ClientSignature) -> str:
     """Why a client could not be compared with others, and what would help."""
     if client.classes is None:
         return "it has no labels, and clusters that differ in their labels have the same inputs; sign with labels"
+    if not len(client.classes) and client.classes.private:
+        return "no class stands out of the noise that hides its samples; sign more samples, or with a larger epsilon"
     if not len(client.classes):
         return f"no class has {FEWEST} samples, or the minimum count it was signed with; sign more samples"
     return "its classes are too noisy, or nobody else has them; sign more samples"
