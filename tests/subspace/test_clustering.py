@@ -83,6 +83,8 @@ def test_newcomers_that_cannot_be_compared_join_nobody_and_suggest_nothing(linka
     again, _ = assign_newcomers(larger, [*BASES, *bases], [bases[1]], [own[1]])
     assert again.labels.tolist() == [*larger.labels, before.labels[1]]
     assert list(again.subset([12, 11, 0, 13]).evidence["not_judged"]) == ["0", "3"]
+    alone, _ = assign_newcomers(before, BASES, bases[:1], own[:1])
+    assert alone.labels.tolist() == [*before.labels, -1]
 
 
 def test_a_given_threshold_places_everybody() -> None:

@@ -170,21 +170,22 @@ def assign_newcomers(
     not_judged = _not_comparable(clustering, [*old, *new], noise, split_half_angles)
     rows = np.flatnonzero(np.concatenate([clustering.labels >= 0, [not why for why in not_judged]]))
     n_old = int((clustering.labels >= 0).sum())
-    # Ward's distances depend on the angles inside the old clusters too, those of other linkages do not
-    asked = rows if clustering.linkage == "ward" else rows[n_old:]
-    distances = proximity[np.ix_(asked, rows)]
-    if clustering.reference_scale is not None:
-        farthest = clustering.evidence.get("random_angle")
-        distances = rescale_by_noise(distances, noise[rows], clustering.reference_scale, farthest)
-    assigned = place(distances, clustering.labels[rows[:n_old]], clustering.threshold, clustering.linkage)
-    labels = np.full(len(noise), -1, dtype=np.intp)
-    labels[rows] = assigned.labels
+    labels = np.concatenate([clustering.labels, np.full(len(not_judged), -1, dtype=np.intp)])
+    suggestions: tuple[MergeSuggestion, ...] = ()
+    if len(rows) > n_old:
+        # Ward's distances depend on the angles inside the old clusters too, those of other linkages do not
+        distances = proximity[np.ix_(rows if clustering.linkage == "ward" else rows[n_old:], rows)]
+        if clustering.reference_scale is not None:
+            farthest = clustering.evidence.get("random_angle")
+            distances = rescale_by_noise(distances, noise[rows], clustering.reference_scale, farthest)
+        assigned = place(distances, clustering.labels[rows[:n_old]], clustering.threshold, clustering.linkage)
+        labels[rows] = assigned.labels
+        suggestions = tuple(replace(s, newcomer=int(rows[n_old + s.newcomer]) - n) for s in assigned.merge_suggestions)
     known = clustering.evidence.get("not_judged") or {}
     evidence = {
         **clustering.evidence,
         "not_judged": {**known, **{str(n + i): why for i, why in enumerate(not_judged) if why}},
     }
-    suggestions = tuple(replace(s, newcomer=int(rows[n_old + s.newcomer]) - n) for s in assigned.merge_suggestions)
     joined = replace(clustering, proximity=proximity, noise_scale=noise, labels=labels, evidence=evidence)
     return joined, suggestions
 
