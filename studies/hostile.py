@@ -97,6 +97,7 @@ SIGNATURES: Mapping[str, Callable[[Profiles, Sequence[ClientId]], Profiles]] = {
 CLAIMS: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "none": lambda own: own,
     "89 degrees": lambda own: np.full_like(own, 89.0),
+    "16 degrees": lambda own: np.full_like(own, 16.0),
     "89 degrees in one of 32 halvings, 0 in the others": lambda own: 89 * np.eye(1, len(own), dtype=own.dtype)[0],
 }
 
