@@ -255,6 +255,20 @@ def test_the_feature_that_differs_is_named_without_labels(n):
     assert "labels are needed" in found.words
 
 
+def test_directions_of_noise_carry_no_difference():
+    """Samples vary most in features 0 and 1, or 5 and 6; the third direction of each client is noise."""
+    rng = np.random.default_rng(0)
+    clients = []
+    for i in range(8):
+        plane = np.eye(FEATURES)[[5, 6] if i % 2 else [0, 1]]
+        x = rng.standard_normal((200, FEATURES)) + 5 * rng.standard_normal((200, 2)) @ plane
+        clients.append(ClientSignature(signature(x, 3), halves_of(x, 3, measures=["smallest"])["smallest"]))
+    for between in ("clients", "clusters"):
+        found = explain(clients, cluster_clients(clients), 0, 1, between)
+        assert {one.index for one in found.features[:4]} == {0, 1, 5, 6}
+        assert sum(one.share for one in found.features[:4]) > 0.9
+
+
 def test_a_unit_is_found_with_its_factor():
     clients = federation(change=in_milligrams)
     found = explain(clients, cluster_clients(clients), 1, 0, feature_names=NAMES)

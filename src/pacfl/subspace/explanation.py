@@ -313,10 +313,16 @@ def _squared_deviations(evidence: ClassEvidence, i: int, pooled: PooledClasses) 
 
 
 def _input_parts(known: _Known, a: Rows, b: Rows) -> _Parts:
-    """The principal vectors of the bases of both sides, weighted by how well clients of one cluster agree on them."""
-    left, right = _principal_vectors(_pooled_basis(known.clients, a), _pooled_basis(known.clients, b))
+    """Every direction of either side and its image in the other's space, weighted by how well clients agree on it."""
+    left, right = _pooled_basis(known.clients, a), _pooled_basis(known.clients, b)
     noise, expected = known.input_noise
-    return _Parts(left, right, 1 / (np.maximum(expected[: len(left)], 1e-12) * (1 / len(a) + 1 / len(b))), noise)
+    lengths = np.concatenate([expected[: left.shape[1]], expected[: right.shape[1]]])
+    return _Parts(
+        np.hstack([left, _projected(right, left)]).T,
+        np.hstack([_projected(left, right), right]).T,
+        1 / (np.maximum(lengths, 1e-12) * (1 / len(a) + 1 / len(b))),
+        noise,
+    )
 
 
 def _input_scatter(clients: Sequence[ClientSignature], clustering: Clustering) -> tuple[Array, Array]:
@@ -326,26 +332,27 @@ def _input_scatter(clients: Sequence[ClientSignature], clustering: Clustering) -
     split-half angle.
     """
     features, n = len(clients[0].basis), max(client.basis.shape[1] for client in clients)
-    total, count, squares = np.full(features, 1 / features), 1, []
+    total, count, squares = np.full(features, 1 / features), 1, [np.full(n, np.nan)]
     for cluster in range(int(clustering.labels.max(initial=-1)) + 1):
         rows = np.flatnonzero(clustering.labels == cluster)
         if len(rows) < FEW:
             continue
         pooled = _pooled_basis(clients, rows)
         for i in rows.tolist():
-            own, mean = _principal_vectors(np.asarray(clients[i].basis, dtype=np.float64), pooled)
-            deviation = (own - mean) ** 2
-            lengths = deviation.sum(axis=1)
+            own = np.asarray(clients[i].basis, dtype=np.float64)
+            deviation = (own - _projected(own, pooled)) ** 2
+            lengths = deviation.sum(axis=0)
             squares.append(np.append(lengths, np.full(n - len(lengths), np.nan)) * len(rows) / (len(rows) - 1))
-            total += (deviation / np.maximum(lengths[:, None], 1e-300)).sum(axis=0)
+            total += (deviation / np.maximum(lengths, 1e-300)).sum(axis=1)
             count += int((lengths > 0).sum())
-    even = np.full(n, np.radians(np.sqrt(np.mean(clustering.noise_scale**2))) ** 2 / 2)
-    if not squares:
-        return total / count, even
-    known = np.isfinite(squares).any(axis=0)
-    return total / count, np.where(
-        known, np.nansum(squares, axis=0) / np.maximum(np.isfinite(squares).sum(axis=0), 1), even
-    )
+    even = np.radians(np.sqrt(np.mean(clustering.noise_scale**2))) ** 2 / 2
+    counts = np.isfinite(squares).sum(axis=0)
+    return total / count, np.where(counts > 0, np.nansum(squares, axis=0) / np.maximum(counts, 1), even)
+
+
+def _projected(directions: Array, basis: Array) -> Array:
+    """Directions (features, k) in the space of an orthonormal basis."""
+    return basis @ (basis.T @ directions)
 
 
 def _pooled_basis(clients: Sequence[ClientSignature], rows: Rows) -> Array:
@@ -355,12 +362,6 @@ def _pooled_basis(clients: Sequence[ClientSignature], rows: Rows) -> Array:
         return bases[0]
     u, _, _ = np.linalg.svd(np.hstack(bases), full_matrices=False)
     return np.asarray(u[:, : max(basis.shape[1] for basis in bases)])
-
-
-def _principal_vectors(a: Array, b: Array) -> tuple[Array, Array]:
-    """Of two bases, the smallest angle first, with signs that agree: (directions, features) each."""
-    u, _, vt = np.linalg.svd(a.T @ b, full_matrices=False)
-    return (a @ u).T, (b @ vt.T).T
 
 
 def _features(
