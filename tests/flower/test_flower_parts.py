@@ -13,6 +13,7 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
 import pacfl
 from pacfl.errors import ConfigError
+from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.rounds import Score, rounds
 from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.flower import settings, warm, wire
@@ -21,6 +22,8 @@ from pacfl.flower.client_handlers import HANDLERS, client_app, handle
 from pacfl.flower.client_memory import ClientMemory
 from pacfl.flower.message_types import EVALUATE, MESSAGE_TYPES, SIGNATURE, TRAIN
 from pacfl.flower.site import Site, load_client
+from pacfl.learning.client_context import LocalTraining
+from pacfl.subspace import split_half_angles
 from tests.flower.fake_grid import FakeGrid, client_loader
 from tests.small_federation import NAMES, SEED, lively, model, pool, same
 
@@ -168,6 +171,21 @@ def test_data_that_do_not_fit_together_are_refused() -> None:
         Site(x, y, x, y, raw=x[:2]).pool(0)
     with pytest.raises(ValueError, match="train labels that are not integers"):
         Site(x, y + 0.5, x, y).pool(0)
+    with pytest.raises(ValueError, match=r"groups of shape \(3,\) for 4 training samples"):
+        Site(x, y, x, y, groups=y[:3]).pool(0)
+
+
+def test_groups_of_a_site_are_split_as_units_in_its_signature() -> None:
+    from pacfl.algorithms import build
+
+    x = np.repeat(np.random.default_rng(0).standard_normal((30, 1, 8, 8)), 4, axis=0)
+    y = np.tile([0, 1], 60)
+    for groups in (None, np.repeat(np.arange(30), 4)):
+        data = Site(x, y, x, y, groups=groups).pool(2)
+        profile = ClientSide(Setup(build("pacfl"), model(), data, LocalTraining(), SEED)).profile(0, 2)
+        expected = split_half_angles(data.raw, 3, groups=groups)["smallest"]
+        np.testing.assert_array_equal(profile["split_half_angles"], expected.astype(np.float32))
+        assert profile["class_counts"].tolist() == ([60, 60] if groups is None else [30, 30])
 
 
 def test_numbers_stay_numbers_at_a_site_whose_loss_is_for_them() -> None:

@@ -13,7 +13,7 @@ Arrays = dict[str, NDArray[Any]]
 
 def samples(seed: int, shift: int = 0, counts: tuple[int, ...] = (30,) * CLASSES) -> tuple[NDArray[Any], NDArray[Any]]:
     """Samples and labels; the same inputs have other labels with another shift."""
-    y = np.repeat(np.arange(CLASSES), counts)
+    y = np.random.default_rng(seed).permutation(np.repeat(np.arange(CLASSES), counts))
     x = MEANS[y] + np.random.default_rng(seed).standard_normal((len(y), FEATURES))
     return x, (y + shift) % CLASSES
 

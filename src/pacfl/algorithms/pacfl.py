@@ -119,12 +119,12 @@ class PACFL(Algorithm):
             if labels is not None and (labels.ndim > 1 or labels.dtype.kind == "f"):
                 raise ConfigError("PACFL.per_class needs one class for each sample; leave it out for labels and values")
             basis = signature(context.raw, self.rank, labels)
-            angles = split_half_angles(context.raw, self.rank, labels, [self.measure])[self.measure]
+            angles = split_half_angles(context.raw, self.rank, labels, [self.measure], context.groups)[self.measure]
         profile = {"basis": basis.astype(np.float32), "split_half_angles": angles.astype(np.float32)}
         if not self._compares_classes:
             return profile
         if self.signature_epsilon is None and self._labelled(context):
-            classes = class_signatures(context.raw, context.train.y)
+            classes = class_signatures(context.raw, context.train.y, groups=context.groups)
         return {**profile, **as_messages(classes, len(basis))}
 
     def _labelled(self, context: ClientContext) -> bool:

@@ -43,6 +43,17 @@ Classes = Annotated[
         "with one on each line. The same for all clients.",
     ),
 ]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        metavar="GROUPS",
+        help="Samples of one group depend on each other, as rows of a patient or windows of a recording do. Where the "
+        "groups are, as for --labels; no feature.",
+    ),
+]
+Blocks = Annotated[
+    int | None, typer.Option(metavar="N", help="N consecutive samples are a group, for signals and films.")
+]
 Prepare = Annotated[
     Preprocess | None,
     typer.Option(
@@ -79,10 +90,12 @@ def reading(
     labels: str | None = None,
     hash_labels: Path | None = None,
     minimum_count: int | None = None,
+    group: str | None = None,
+    blocks: int | None = None,
 ) -> Reading | None:
     """The reading that the options describe; None if none was given."""
     given = (array, per_class, drop, header, resize, grey or None, preprocess, labels, hash_labels, minimum_count)
-    if all(value is None for value in given):
+    if all(value is None for value in (*given, group, blocks)):
         return None
     return Reading(
         array,
@@ -95,6 +108,8 @@ def reading(
         labels,
         hash_labels,
         minimum_count,
+        group,
+        blocks,
     )
 
 

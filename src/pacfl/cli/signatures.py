@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +19,11 @@ from pacfl.cli.signature_display import (
 )
 from pacfl.cli.signature_options import (
     ArrayName,
+    Blocks,
     Classes,
     Drop,
     Grey,
+    Group,
     HashLabels,
     Header,
     Labels,
@@ -35,7 +38,7 @@ from pacfl.cli.signature_options import (
     reading,
 )
 from pacfl.errors import MissingLibraryError
-from pacfl.signatures import FewSamplesWarning, cluster_files, explain_pair, figures, join_files, sigfile, sign_file
+from pacfl.signatures import cluster_files, explain_pair, figures, join_files, sigfile, sign_file
 from pacfl.signatures import demo as digits
 from pacfl.signatures.signing import RANK
 from pacfl.subspace import Compare, Linkage, Measure
@@ -48,6 +51,8 @@ def sign(
     labels: Labels = None,
     hash_labels: HashLabels = None,
     minimum_count: MinimumCount = None,
+    group: Group = None,
+    blocks: Blocks = None,
     rank: Rank = None,
     per_class: PerClass = None,
     preprocess: Prepare = None,
@@ -66,10 +71,11 @@ def sign(
     as_json: AsJson = False,
 ) -> None:
     """Write the signature of your data: the one small file that you share."""
-    how = reading(array, per_class, drop, header, resize, grey, preprocess, labels, hash_labels, minimum_count)
+    of_classes = labels, hash_labels, minimum_count
+    how = reading(array, per_class, drop, header, resize, grey, preprocess, *of_classes, group, blocks)
     rank = rank or RANK
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", FewSamplesWarning)
+        warnings.simplefilter("always", UserWarning)
         signature = sign_file(
             data, output, rank=rank, reading=how, epsilon=epsilon, delta=delta, classes=class_list(classes)
         )
@@ -80,8 +86,7 @@ def sign(
         print_signature(signature, f"{output} ({size:,} bytes)")
     if signature.basis.shape[1] < rank:
         _note(f"{rank} directions were asked for, the data have {signature.basis.shape[1]}")
-    for warning in caught:
-        _note(str(warning.message))
+    _notes(caught)
 
 
 @app.command()
@@ -112,6 +117,8 @@ def cluster(
     linkage: Annotated[Linkage, typer.Option(help="Between clusters.")] = "average",
     pictures: Pictures = None,
     labels: Labels = None,
+    group: Group = None,
+    blocks: Blocks = None,
     rank: Rank = None,
     per_class: PerClass = None,
     preprocess: Prepare = None,
@@ -123,11 +130,14 @@ def cluster(
     as_json: AsJson = False,
 ) -> None:
     """Cluster clients by their data, and show the evidence for the clusters."""
-    with progress_bars() as advance:
+    with warnings.catch_warnings(record=True) as caught, progress_bars() as advance:
+        warnings.simplefilter("always", UserWarning)
         federation = cluster_files(
             files,
             rank=rank,
-            reading=reading(array, per_class, drop, header, resize, grey, preprocess, labels),
+            reading=reading(
+                array, per_class, drop, header, resize, grey, preprocess, labels, None, None, group, blocks
+            ),
             compare=compare,
             measure=measure,
             linkage=linkage,
@@ -139,6 +149,7 @@ def cluster(
             on_progress=advance,
         )
     print_federation(federation, output, as_json)
+    _notes(caught)
 
 
 @app.command()
@@ -147,13 +158,16 @@ def join(
     files: Annotated[list[Path], typer.Argument(help="Signature or data files of newcomers.")],
     pictures: Pictures = None,
     labels: Labels = None,
+    group: Group = None,
+    blocks: Blocks = None,
     array: ArrayName = None,
     drop: Drop = None,
     header: Header = None,
     as_json: AsJson = False,
 ) -> None:
     """Assign newcomers to clusters. No other client moves."""
-    with progress_bars() as advance:
+    with warnings.catch_warnings(record=True) as caught, progress_bars() as advance:
+        warnings.simplefilter("always", UserWarning)
         joined = join_files(
             folder,
             files,
@@ -161,10 +175,13 @@ def join(
             drop=drop or (),
             header=header,
             labels=labels,
+            group=group,
+            blocks=blocks,
             pictures=_drawable(pictures),
             on_progress=advance,
         )
     print_joined(joined, folder, as_json)
+    _notes(caught)
 
 
 @app.command()
@@ -205,6 +222,11 @@ def _drawable(pictures: figures.Picture | None) -> figures.Picture | None:
         _note(str(error))
         return None
     return pictures or "svg"
+
+
+def _notes(caught: Sequence[warnings.WarningMessage]) -> None:
+    for warning in caught:
+        _note(str(warning.message))
 
 
 def _note(text: str) -> None:

@@ -53,6 +53,7 @@ class Pool:
     test: Samples
     raw: NDArray[Any]  # training samples before any preprocessing, for signatures
     client_indices: tuple[ClientIndices, ...]
+    groups: NDArray[Any] | None = None  # (n,) of training samples that depend on each other, for signatures
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +208,9 @@ class ClientSide:
         samples = SampleSubset(self.pool.train, rows)
         key = (self.seed, t, client)
         learning = self.learning.in_round(t)
-        return ClientContext(self.model, samples, learning, engine or self._trainer, key, self.pool.raw, rows)
+        return ClientContext(
+            self.model, samples, learning, engine or self._trainer, key, self.pool.raw, rows, self.pool.groups
+        )
 
 
 class PredictionCache:

@@ -37,6 +37,7 @@ class Site:
     x_test: NDArray[Any]
     y_test: NDArray[Any]
     raw: NDArray[Any] | None = None  # training samples for the signature; None: x_train
+    groups: NDArray[Any] | None = None  # (n,) of training samples that depend on each other; None: none do
 
     def pool(self, client: ClientId, targets: Targets = "classes", tokens: bool = False) -> Pool:
         """The pool of a client's side of an algorithm: this client is the only one in it, whatever its id.
@@ -49,7 +50,10 @@ class Site:
         raw = train.x if self.raw is None else np.asarray(self.raw)
         if len(raw) != len(train.y):
             raise DataError(f"load_data returned {len(train.y)} training samples but {len(raw)} raw ones")
-        return Pool(train, test, raw, (own,) * (client + 1))
+        groups = None if self.groups is None else np.asarray(self.groups)
+        if groups is not None and groups.shape != (len(train.y),):
+            raise DataError(f"load_data returned groups of shape {groups.shape} for {len(train.y)} training samples")
+        return Pool(train, test, raw, (own,) * (client + 1), groups)
 
 
 def load_client(context: Context, federation: str, client: ClientId) -> tuple[ClientSide, Path]:  # noqa: ARG001

@@ -106,11 +106,17 @@ class ClientContext:
     key: tuple[int, int, int]  # seed, round, client
     pool_raw: NDArray[np.generic]  # training samples before normalisation, of this client or of all clients
     rows: NDArray[np.int64] | None = None  # which of these are its own, if not all
+    pool_groups: NDArray[np.generic] | None = None  # of samples that depend on each other, as many as in the pool
 
     @cached_property
     def raw(self) -> NDArray[np.generic]:
         """The client's training samples before normalisation, for its signature."""
         return self.pool_raw if self.rows is None else self.pool_raw[self.rows]
+
+    @property
+    def groups(self) -> NDArray[np.generic] | None:
+        """The groups of the client's training samples that depend on each other, if there are any."""
+        return self.pool_groups if self.pool_groups is None or self.rows is None else self.pool_groups[self.rows]
 
     @property
     def n_samples(self) -> int:

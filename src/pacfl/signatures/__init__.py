@@ -8,8 +8,10 @@ from pacfl.signatures.commands import FewSamplesWarning, cluster_files, explain_
 from pacfl.signatures.federation import Federation, Joined
 from pacfl.signatures.reading import Reading
 from pacfl.signatures.sigfile import SignatureFile, SignatureSettings
+from pacfl.subspace import DependenceWarning
 
 __all__ = [
+    "DependenceWarning",
     "Federation",
     "FewSamplesWarning",
     "Joined",

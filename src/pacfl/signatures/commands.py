@@ -13,7 +13,7 @@ from pacfl.signatures import figures, sigfile
 from pacfl.signatures.federation import Federation, Joined, Progress, check_output, federate, join, load, save
 from pacfl.signatures.reading import Array, Reading, read_samples
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.signatures.signing import RANK, sign, sign_privately
+from pacfl.signatures.signing import RANK, dependence, sign, sign_privately, warn_of_dependence
 from pacfl.subspace import ClassSignatures, Compare, Explanation, Linkage, Measure
 from pacfl.subspace.classes import RANK as DIRECTIONS_OF_CLASS
 from pacfl.subspace.explanation import Between
@@ -58,7 +58,8 @@ def sign_file(
         samples = read_samples(path, how)
         signed = sign(str(path), samples, rank, how)
         _check_enough_samples(path, samples.labels if signed.per_class else None, len(samples.x), rank)
-        _check_enough_of_classes(path, signed.classes)
+        _check_enough_of_classes(path, signed.classes, "samples" if samples.groups is None else "groups of samples")
+        warn_of_dependence({str(path): dependence(str(path), samples, how)}, how.blocks)
     else:
         _check_private(path, how)
         signed = sign_privately(
@@ -121,16 +122,18 @@ def join_files(
     drop: Sequence[str] = (),
     header: bool | None = None,
     labels: str | None = None,
+    group: str | None = None,
+    blocks: int | None = None,
     pictures: figures.Picture | None = None,
     on_progress: Progress = lambda *_: None,
 ) -> Joined:
     """The federation in a folder with newcomers in it, written back. Two processes at once wait for each other.
 
-    array, drop, header, labels: how newcomers' data files are read; the rest is as for the federation.
+    array, drop, header, labels, group, blocks: how newcomers' data files are read; the rest is as for the federation.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder; make one with 'pacfl cluster ... -o {folder}'")
-    given = array is not None or bool(drop) or header is not None or labels is not None
+    given = bool(drop) or any(option is not None for option in (array, header, labels, group, blocks))
     with locked(folder):
         federation = load(folder)
         settings = federation.settings
@@ -142,7 +145,8 @@ def join_files(
                 raise DataError(
                     "the federation's names of classes are hashed; sign newcomers with --labels and --hash-labels first"
                 )
-            rank, how = settings.rank, Reading.from_identity(settings.preprocess, array, tuple(drop), header, labels)
+            rank = settings.rank
+            how = Reading.from_identity(settings.preprocess, array, tuple(drop), header, labels, group, blocks)
         joined = join(federation, _open_clients(paths, rank, how, on_progress))
         save(joined.federation, folder, pictures)
     return joined
@@ -168,12 +172,17 @@ def _open_clients(
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"clients are named by their files, and {', '.join(twice)} occurs twice; rename a file")
-    clients = {}
+    clients, neighbouring = {}, {}
     rank, how = rank or RANK, reading or Reading()
     for name, path in zip(names, paths, strict=True):
-        stored = path.suffix == SUFFIX
-        clients[name] = sigfile.read(path) if stored else sign(str(path), read_samples(path, how), rank, how)
+        if path.suffix == SUFFIX:
+            clients[name] = sigfile.read(path)
+        else:
+            samples = read_samples(path, how)
+            clients[name] = sign(str(path), samples, rank, how)
+            neighbouring[str(path)] = dependence(str(path), samples, how)
         on_progress("reading", 1, len(paths))
+    warn_of_dependence(neighbouring, how.blocks)
     return clients
 
 
@@ -209,14 +218,14 @@ def _check_enough_samples(path: Path, labels: Array | None, n: int, rank: int) -
         )
 
 
-def _check_enough_of_classes(path: Path, classes: ClassSignatures | None) -> None:
-    """Warn of classes with few samples."""
+def _check_enough_of_classes(path: Path, classes: ClassSignatures | None, what: str) -> None:
+    """Warn of classes with few samples, or groups of them."""
     enough = ENOUGH_SAMPLES * DIRECTIONS_OF_CLASS
     if classes is None or not (classes.counts < enough).any():
         return
     k, few = int(classes.counts.argmin()), int((classes.counts < enough).sum())
     warnings.warn(
-        f"{path}: {few} of {len(classes)} classes have fewer than {enough} samples, class {classes.names[k]} has "
+        f"{path}: {few} of {len(classes)} classes have fewer than {enough} {what}, class {classes.names[k]} has "
         f"{classes.counts[k]}: their directions may resemble single samples; "
         f"leave them out with --minimum-count {enough}",
         FewSamplesWarning,

@@ -17,7 +17,7 @@ from pacfl.signatures.labels import class_names
 from pacfl.signatures.reading import Preprocess, Reading, preprocessed
 from pacfl.signatures.reading import Samples as Signable
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.signatures.signing import RANK, named, sign, sign_privately
+from pacfl.signatures.signing import RANK, dependence, named, sign, sign_privately, warn_of_dependence
 from pacfl.subspace import (
     Compare,
     Diagnosis,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 Samples = Mapping[str, ArrayLike] | Iterable[ArrayLike]  # one array (n, ...) for each client
 Labels = Mapping[str, ArrayLike | None] | Iterable[ArrayLike | None] | None  # one array (n,) for each; None: has none
+Groups = Labels
 
 PARAMETERS: Final[Mapping[str, Any]] = {
     "rank": PositiveInt,
@@ -113,7 +114,7 @@ class PACFLClustering:
     Six clients with the same samples, of which the last three give them other labels:
 
     >>> def labelled(shift):
-    ...     y = np.repeat([0, 1, 2], 40)
+    ...     y = np.tile([0, 1, 2], 40)
     ...     return 5 * np.eye(20)[y] + rng.normal(size=(120, 20)), (y + shift) % 3
     >>> xs, ys = zip(*[labelled(shift) for shift in (0, 0, 0, 1, 1, 1)])
     >>> PACFLClustering().fit(xs).labels_
@@ -156,15 +157,17 @@ class PACFLClustering:
         self.epsilon = epsilon
         self.delta = delta
 
-    def fit(self, xs: Samples, ys: Labels = None, *, y: None = None) -> Self:
+    def fit(self, xs: Samples, ys: Labels = None, groups: Groups = None, *, y: None = None) -> Self:
         """Sign and cluster the clients.
 
         xs: an array (n, ...) for each client, in a list or by name. ys: the classes (n,) of its samples, in a list or
-        by name; None for a client without labels. y: not used, there for scikit-learn.
+        by name; None for a client without labels. groups: for samples that depend on each other, as windows of a signal
+        do, the group (n,) of each, given in the same way; no split that measures noise separates a group.
+        y: not used, there for scikit-learn.
         """
         _check_not_named_y(y)
         self._check_parameters()
-        clients = self._signed(xs, ys, 0)
+        clients = self._signed(xs, ys, groups, 0)
         if not clients:
             raise DataError("there is no client to cluster; give one array (n, ...) for each")
         if self.clusters is not None and self.clusters > len(clients):
@@ -176,29 +179,29 @@ class PACFLClustering:
         self._fitted_with = self.get_params()
         return self
 
-    def fit_predict(self, xs: Samples, ys: Labels = None, *, y: None = None) -> NDArray[np.intp]:
-        """The clusters of the clients: `fit(xs, ys).labels_`."""
-        return self.fit(xs, ys, y=y).labels_
+    def fit_predict(self, xs: Samples, ys: Labels = None, groups: Groups = None, *, y: None = None) -> NDArray[np.intp]:
+        """The clusters of the clients: `fit(xs, ys, groups).labels_`."""
+        return self.fit(xs, ys, groups, y=y).labels_
 
-    def predict(self, xs: Samples, ys: Labels = None) -> NDArray[np.intp]:
+    def predict(self, xs: Samples, ys: Labels = None, groups: Groups = None) -> NDArray[np.intp]:
         """The clusters (m,) that newcomers would get from `partial_fit`; nothing changes.
 
         A newcomer outside every cluster gets a label from `n_clusters_` on: it would open a cluster. Newcomers of one
         call may share such a cluster, so what is predicted for one can depend on the others. One that cannot be judged
         gets -1.
         """
-        joined = self._joined(xs, ys)
+        joined = self._joined(xs, ys, groups)
         return np.array([] if joined is None else list(joined.placed.values()), dtype=np.intp)
 
-    def partial_fit(self, xs: Samples, ys: Labels = None, *, y: None = None) -> Self:
+    def partial_fit(self, xs: Samples, ys: Labels = None, groups: Groups = None, *, y: None = None) -> Self:
         """Let newcomers join: each the nearest cluster within the threshold, or a new one. No other client moves.
 
         Without clients to join, it is `fit`.
         """
         _check_not_named_y(y)
         if not hasattr(self, "federation_"):
-            return self.fit(xs, ys)
-        joined = self._joined(xs, ys)
+            return self.fit(xs, ys, groups)
+        joined = self._joined(xs, ys, groups)
         n = len(self.names_)
         if joined is not None:
             self.federation_ = joined.federation
@@ -316,28 +319,32 @@ class PACFLClustering:
             raise NotFittedError("this PACFLClustering has no clusters yet; call fit first")
         return self.federation_
 
-    def _joined(self, xs: Samples, ys: Labels) -> Joined | None:
+    def _joined(self, xs: Samples, ys: Labels, groups: Groups) -> Joined | None:
         """The federation with newcomers in it; None if there are none."""
         federation = self._fitted()
         changed = [name for name, value in self.get_params().items() if value != self._fitted_with[name]]
         if changed:
             raise ConfigError(f"{', '.join(changed)} changed since the clients were clustered; call fit again")
-        newcomers = self._signed(xs, ys, len(federation.names))
+        newcomers = self._signed(xs, ys, groups, len(federation.names))
         return join(federation, newcomers) if newcomers else None
 
-    def _signed(self, xs: Samples, ys: Labels, first: int) -> Clients:
+    def _signed(self, xs: Samples, ys: Labels, groups: Groups, first: int) -> Clients:
         """The signatures of clients by name; those without one are numbered from `first` on."""
         arrays = _by_name(xs, first)
-        labels = _labels_by_name(ys, list(arrays))
+        labels, units = _labels_by_name(ys, list(arrays)), _labels_by_name(groups, list(arrays), "groups")
         samples = {}
         for name, x in arrays.items():
             y = None if self.epsilon is not None and self.compare == "inputs" else labels[name]
+            of_samples, of_groups = (None if given is None else np.asarray(given) for given in (y, units[name]))
             with named(name):
-                of_samples = None if y is None else np.asarray(y)
-                samples[name] = Signable(preprocessed(np.asarray(x), self.preprocess), of_samples, _columns(x))
+                prepared = preprocessed(np.asarray(x), self.preprocess)
+                samples[name] = Signable(prepared, of_samples, _columns(x), of_groups)
         if self.epsilon is not None and first == 0:
             self._agreed = sorted({label for name, own in samples.items() for label in _class_names(name, own)})
-        return {name: self._signature(name, own) for name, own in samples.items()}
+        signed = {name: self._signature(name, own) for name, own in samples.items()}
+        if self.epsilon is None:
+            warn_of_dependence({name: dependence(name, own, Reading()) for name, own in samples.items()})
+        return signed
 
     def _signature(self, name: str, samples: Signable) -> SignatureFile:
         how = Reading(preprocess=self.preprocess)
@@ -384,25 +391,25 @@ def _class_names(name: str, samples: Signable) -> set[str]:
         return set() if samples.labels is None else set(class_names(samples.labels, len(samples.x)).tolist())
 
 
-def _labels_by_name(ys: Labels, names: list[str]) -> dict[str, ArrayLike | None]:
-    """The labels of each client, None for one without."""
+def _labels_by_name(ys: Labels, names: list[str], what: str = "labels") -> dict[str, ArrayLike | None]:
+    """The labels, or groups, of each client, None for one without."""
     if ys is None:
         return dict.fromkeys(names)
     if isinstance(ys, str) or hasattr(ys, "shape") or hasattr(ys, "__array__"):
         raise DataError(
-            "expected a list of label arrays, one (n,) for each client, got one array; "
-            "if its first axis is that of the clients, give list(y)"
+            f"expected a list of arrays of {what}, one (n,) for each client, got one array; "
+            "if its first axis is that of the clients, make it a list"
         )
     given = dict(ys) if isinstance(ys, Mapping) else None
     if given is None:
         listed = list(ys)
         if len(listed) != len(names):
-            raise DataError(f"labels of {len(listed)} clients were given for {len(names)}; give None for those without")
+            raise DataError(f"{what} of {len(listed)} clients were given for {len(names)}; give None for those without")
         return dict(zip(names, listed, strict=True))
-    for one, other, what in ((names, given, "has no labels"), (list(given), names, "has labels but no samples")):
+    for one, other, fault in ((names, given, f"has no {what}"), (list(given), names, f"has {what} but no samples")):
         lacking = [name for name in one if name not in other]
         if lacking:
-            raise DataError(f"{lacking[0]}: {what}; name the same clients, with None for those without labels")
+            raise DataError(f"{lacking[0]}: {fault}; name the same clients, with None for those without {what}")
     return given
 
 

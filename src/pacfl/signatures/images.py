@@ -20,12 +20,14 @@ MOST_PIXELS: Final = 1 << 26  # of an image: more than any camera's, and 200 MB 
 SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 
 
-def read_images(path: Path, how: "Reading") -> tuple[Array, Array | None]:
-    """Pixels (n, height, width, 3), or (n, height, width) in grey, and the names of the images' folders (n,)."""
+def read_images(path: Path, how: "Reading") -> tuple[Array, Array | None, None, Array | None]:
+    """Pixels (n, height, width, 3), or (n, height, width) in grey, and folders as labels or groups (n,)."""
     library("PIL.Image", f"{path}: reading images", "images")
     if how.labels_at not in (None, "folders"):
         option = "--labels" if how.per_class is None else "--per-class"
         raise DataError(f"{path}: labels of images are the names of their folders; use {option} folders")
+    if how.group not in (None, "folders"):
+        raise DataError(f"{path}: groups of images are the names of their folders; use --group folders")
     files = sorted(f for f in path.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
     if not files:
         raise DataError(f"{path}: has no images ({', '.join(sorted(SUFFIXES))})")
@@ -37,8 +39,9 @@ def read_images(path: Path, how: "Reading") -> tuple[Array, Array | None]:
                 f"{file}: is {_size(images[-1])}, {files[0].name} is {_size(images[0])}; "
                 "make them equal with --resize WxH"
             )
-    labels = None if how.labels_at is None else np.array([str(f.parent.relative_to(path)) for f in files])
-    return np.stack(images), labels
+    folders = np.array([str(f.parent.relative_to(path)) for f in files])
+    labels, groups = (None if at is None else folders for at in (how.labels_at, how.group))
+    return np.stack(images), labels, None, groups
 
 
 def _pixels(file: Path, how: "Reading") -> Array:

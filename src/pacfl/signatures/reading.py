@@ -14,6 +14,7 @@ from pacfl.npz import archive_shapes, array_shape
 from pacfl.signatures.images import read_images
 from pacfl.signatures.tables import read_csv, read_parquet
 from pacfl.subspace.classes import FEWEST
+from pacfl.subspace.units import blocks
 
 Array = NDArray[Any]
 Preprocess = Literal["raw", "normalise", "unit"]
@@ -34,6 +35,8 @@ class Reading:
     labels: str | None = None  # where the labels are whose classes are compared, as for per_class
     hash_labels: Path | None = None  # file with the key that the names of classes are hashed with
     minimum_count: int | None = None  # samples of a class that is in the signature
+    group: str | None = None  # where the groups are of samples that depend on each other, as for labels
+    blocks: int | None = None  # so many consecutive samples are a group
 
     @property
     def labels_at(self) -> str | None:
@@ -57,6 +60,15 @@ class Reading:
                 "the noise of a class is measured from halves of at least two samples"
             )
 
+        if self.group is not None and self.blocks is not None:
+            raise DataError("--group names groups of samples, --blocks makes them; give one of them")
+        if self.blocks is not None and self.blocks < 1:
+            raise DataError(f"--blocks is a number of consecutive samples, at least 1, got {self.blocks}")
+        if self.group is not None and self.group == self.labels_at:
+            raise DataError(
+                f"--group and labels are both {self.group!r}: a class would be one group, and have no noise"
+            )
+
     def identity(self) -> str:
         """What must be equal for two signatures to be compared."""
         steps = [f"resize {self.resize[0]}x{self.resize[1]}"] if self.resize else []
@@ -64,7 +76,14 @@ class Reading:
 
     @classmethod
     def from_identity(
-        cls, identity: str, array: str | None, drop: tuple[str, ...], header: bool | None, labels: str | None = None
+        cls,
+        identity: str,
+        array: str | None,
+        drop: tuple[str, ...],
+        header: bool | None,
+        labels: str | None = None,
+        group: str | None = None,
+        blocks: int | None = None,
     ) -> "Reading":
         """The reading of whole signatures with this identity."""
         found = re.fullmatch(rf"(?:resize (\d+)x(\d+), )?(grey, )?({'|'.join(PREPROCESSES)})", identity)
@@ -73,7 +92,7 @@ class Reading:
         width, height, grey, preprocess = found.groups()
         size = None if width is None else (int(width), int(height))
         known = PREPROCESSES[PREPROCESSES.index(preprocess)]
-        return cls(array, None, drop, header, size, grey is not None, known, labels)
+        return cls(array, None, drop, header, size, grey is not None, known, labels=labels, group=group, blocks=blocks)
 
 
 class Samples(NamedTuple):
@@ -82,16 +101,17 @@ class Samples(NamedTuple):
     x: Array  # (n, ...)
     labels: Array | None = None  # (n,)
     columns: tuple[str, ...] | None = None  # names of the features of a table
+    groups: Array | None = None  # (n,) of samples that depend on each other
 
 
 def read(path: Path, how: Reading) -> tuple[Array, Array | None]:
     """Samples (n, ...) and labels (n,), or None if no labels are asked for."""
-    x, labels, _ = read_samples(path, how)
-    return x, labels
+    samples = read_samples(path, how)
+    return samples.x, samples.labels
 
 
 def read_samples(path: Path, how: Reading) -> Samples:
-    """Samples with their labels, if they are asked for, and the names of a table's columns, if it has some."""
+    """Samples with labels and groups, if they are asked for, and the names of a table's columns, if it has some."""
     how.check()
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
@@ -110,8 +130,9 @@ def read_samples(path: Path, how: Reading) -> Samples:
     except Exception as error:  # a damaged file can make a decoder fail in any way, and each library has its own
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(f"{path}: cannot be read as {kind}: {reason}") from None
+    groups = found.groups if how.blocks is None else blocks(len(found.x), how.blocks)
     try:
-        return found._replace(x=preprocessed(found.x, how.preprocess))
+        return found._replace(x=preprocessed(found.x, how.preprocess), groups=groups)
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: {error}") from None
 
@@ -121,13 +142,13 @@ def preprocessed(x: Array, how: Preprocess) -> Array:
     return _PREPROCESSES[how](x)
 
 
-def _read_npy(path: Path, how: Reading) -> tuple[Array, Array | None]:
-    if how.labels_at is None:
-        return _load_npy(path), None
-    labels = Path(how.labels_at)
-    if not labels.exists():
-        raise DataError(f"{path}: labels for a .npy file are wanted in another .npy file, found no {how.labels_at}")
-    return _load_npy(path), _load_npy(labels)
+def _read_npy(path: Path, how: Reading) -> Samples:
+    found: list[Array | None] = []
+    for at, what in ((how.labels_at, "labels"), (how.group, "groups")):
+        if at is not None and not Path(at).exists():
+            raise DataError(f"{path}: {what} for a .npy file are wanted in another .npy file, found no {at}")
+        found.append(None if at is None else _load_npy(Path(at)))
+    return Samples(_load_npy(path), found[0], groups=found[1])
 
 
 def _load_npy(path: Path) -> Array:
@@ -135,7 +156,7 @@ def _load_npy(path: Path) -> Array:
     return np.asarray(np.load(path, allow_pickle=False))
 
 
-def _read_npz(path: Path, how: Reading) -> tuple[Array, Array | None]:
+def _read_npz(path: Path, how: Reading) -> Samples:
     names = list(archive_shapes(path))
     candidates = [how.array] if how.array else ["x", "x_train", "X", "data", "images"]
     name = next((c for c in candidates if c in names), None)
@@ -143,10 +164,12 @@ def _read_npz(path: Path, how: Reading) -> tuple[Array, Array | None]:
         name = names[0]
     if name is None:
         raise DataError(f"{path}: holds the arrays {', '.join(names)}; name one with --array")
-    if how.labels_at is not None and how.labels_at not in names:
-        raise DataError(f"{path}: has no array {how.labels_at!r} of labels, only {', '.join(names)}")
+    for at, what in ((how.labels_at, "labels"), (how.group, "groups")):
+        if at is not None and at not in names:
+            raise DataError(f"{path}: has no array {at!r} of {what}, only {', '.join(names)}")
     with np.load(path, allow_pickle=False) as arrays:
-        return arrays[name], None if how.labels_at is None else arrays[how.labels_at]
+        labels, groups = (None if at is None else arrays[at] for at in (how.labels_at, how.group))
+        return Samples(arrays[name], labels, groups=groups)
 
 
 _READERS: Final[Mapping[str, Callable[[Path, Reading], tuple[Any, ...]]]] = {  # the fields of Samples

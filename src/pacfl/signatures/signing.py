@@ -2,12 +2,13 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from scipy.stats import binom
 
 from pacfl.errors import DataError
 from pacfl.privacy import private_class_signatures, private_signature
@@ -15,27 +16,65 @@ from pacfl.signatures.class_arrays import as_stored
 from pacfl.signatures.labels import MOST_CLASSES, MOST_NAME, class_names, key_id, read_key, with_hashed_names
 from pacfl.signatures.reading import Array, Reading, Samples
 from pacfl.signatures.sigfile import MOST_AXES, SignatureFile
-from pacfl.subspace import ClassSignatures, RankWarning, class_signatures, signature, split_half_angles
+from pacfl.subspace import (
+    ClassSignatures,
+    DependenceWarning,
+    Neighbours,
+    RankWarning,
+    class_signatures,
+    neighbours,
+    signature,
+    split_half_angles,
+)
 from pacfl.subspace.classes import FEWEST
+from pacfl.subspace.dependence import PERMUTATIONS
 
+FALSE_ALARMS: Final = 0.01  # share of federations of independent samples in which some client passes for dependent
 RANK: Final = 3  # directions in a signature, unless another number is asked for
 MOST_COLUMNS_BYTES: Final = 1 << 19  # of names of columns, which are for people to read: half of a file's header
 
 
 def sign(client: str, samples: Samples, rank: int, how: Reading) -> SignatureFile:
     """The signature of samples that were read, with their classes if they have labels; errors name the client."""
-    x, labels, columns = samples
+    x, labels, columns, groups = samples
     per_class = labels if how.per_class is not None else None
     with named(client), warnings.catch_warnings():
         warnings.simplefilter("ignore", RankWarning)  # the file has the number of directions
         basis = signature(x, rank, per_class).astype(np.float32)
-        angles = split_half_angles(x, rank, per_class)
+        angles = split_half_angles(x, rank, per_class, groups=groups)
         made = SignatureFile(
             *(basis, rank, per_class is not None, how.identity(), len(x), angles),
             columns=column_names(columns),
             shape=sample_shape(x),
         )
-        return made if labels is None or per_class is not None else replace(made, **_classes(x, labels, how))
+        return made if labels is None or per_class is not None else replace(made, **_classes(x, labels, groups, how))
+
+
+def dependence(client: str, samples: Samples, how: Reading) -> Neighbours | None:
+    """How neighbouring samples, or blocks of them, depend on each other; None where their groups were named."""
+    if samples.groups is not None and how.blocks is None:
+        return None
+    with named(client):
+        return neighbours(samples.x, samples.labels, samples.groups)
+
+
+def warn_of_dependence(found: Mapping[str, Neighbours | None], blocks: int | None = None) -> None:
+    """Warn once of all clients whose neighbouring samples depend on each other; not of so few as chance explains."""
+    dependent = {name: one for name, one in found.items() if one is not None and one.dependent}
+    if not dependent or binom.sf(len(dependent) - 1, len(found), 1 / (PERMUTATIONS + 1)) > FALSE_ALARMS:
+        return
+    name, first = next(iter(dependent.items()))
+    others = f" and in {len(dependent) - 1} of {len(found) - 1} others" if len(dependent) > 1 else ""
+    what, remedy = "samples", "say which belong together with --group or --blocks (in Python: groups)"
+    if blocks is not None:
+        what, remedy = f"blocks of {blocks} samples", "make blocks longer, or name groups with --group"
+    warnings.warn(
+        f"{name}{others}: neighbouring {what} depend on each other (mean {'squared ' if first.squared else ''}cosine "
+        f"{first.cosine:.2f}, in random order {first.by_chance:.2f}). Noise is then underestimated, and clusters may "
+        f"be due to chance; {remedy}. If the order means nothing, as in a file sorted by class, shuffle it",
+        DependenceWarning,
+        stacklevel=3,
+    )
 
 
 def sign_privately(
@@ -51,7 +90,12 @@ def sign_privately(
 
     classes: all that any client may have, which labelled samples need: which of them a client has is private.
     """
-    x, labels, columns = samples
+    x, labels, columns, groups = samples
+    if groups is not None:
+        raise DataError(
+            f"{client}: a private signature hides single samples, not groups of them, and its noise is not measured on "
+            "samples; leave out groups or epsilon"
+        )
     if how.preprocess == "normalise":
         raise DataError(
             f"{client}: normalising takes mean and standard deviation of all samples, which would not be private; "
@@ -91,9 +135,10 @@ def column_names(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return short if sum(len(name.encode()) + 3 for name in short) <= MOST_COLUMNS_BYTES else None
 
 
-def _classes(x: Array, labels: Array, how: Reading) -> dict[str, Any]:
+def _classes(x: Array, labels: Array, groups: Array | None, how: Reading) -> dict[str, Any]:
     """The fields of a signature with classes."""
-    return _stored_classes(class_signatures(x, class_names(labels, len(x)), how.minimum_count or FEWEST), how)
+    made = class_signatures(x, class_names(labels, len(x)), how.minimum_count or FEWEST, groups)
+    return _stored_classes(made, how)
 
 
 def _stored_classes(made: ClassSignatures, how: Reading) -> dict[str, Any]:

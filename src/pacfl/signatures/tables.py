@@ -18,14 +18,17 @@ MOST_ROW_BYTES: Final = 1 << 26  # of a CSV: pyarrow takes a row in one block
 REMEDY: Final = "fill empty cells, and leave out columns that are not numbers with --drop"
 
 
-def read_csv(path: Path, how: "Reading") -> tuple[Array, Array | None, tuple[str, ...] | None]:
-    """Features (n, columns), labels (n,) of text, and names of columns. Comma, semicolon or tab; a header or none."""
+Table = tuple[Array, Array | None, tuple[str, ...] | None, Array | None]  # features, labels, names of columns, groups
+
+
+def read_csv(path: Path, how: "Reading") -> Table:
+    """Features, labels and groups of text, names of columns. Comma, semicolon or tab; a header or none."""
     import pyarrow
 
     first, delimiter = _first_row(path)
     has_header = how.header if how.header is not None else not all(map(_is_number, first))
     names = [name.strip() for name in first] if has_header else [str(i) for i in range(len(first))]
-    labels_at, features_at = _columns(path, names, how)
+    labels_at, group_at, features_at = _columns(path, names, how)
     try:
         table = _parse(path, delimiter, len(first), has_header, numbers=set(features_at))
         x = np.stack([table.column(i).to_numpy() for i in features_at], axis=1)
@@ -37,24 +40,24 @@ def read_csv(path: Path, how: "Reading") -> tuple[Array, Array | None, tuple[str
             f"{path}: the first row ({', '.join(first[:5])}{', ...' if len(first) > 5 else ''}) may be a header or a "
             "sample; say which with --header or --no-header"
         )
-    labels = None if labels_at is None else table.column(labels_at).to_numpy().astype(str)
-    return x, labels, tuple(names[i] for i in features_at) if has_header else None
+    labels, groups = (None if i is None else table.column(i).to_numpy().astype(str) for i in (labels_at, group_at))
+    return x, labels, tuple(names[i] for i in features_at) if has_header else None, groups
 
 
-def read_parquet(path: Path, how: "Reading") -> tuple[Array, Array | None, tuple[str, ...] | None]:
-    """Features (n, columns), labels (n,) and names of columns."""
+def read_parquet(path: Path, how: "Reading") -> Table:
+    """Features (n, columns), labels and groups (n,), and names of columns."""
     from pyarrow import parquet
 
     table = parquet.read_table(path)
-    labels_at, features_at = _columns(path, table.column_names, how)
+    labels_at, group_at, features_at = _columns(path, table.column_names, how)
     features = []
     for i in features_at:
         column = table.column(i).to_numpy()
         if column.dtype.kind not in "uifb":
             raise DataError(f"{path}: column {table.column_names[i]!r} is not numbers; leave it out with --drop")
         features.append(column)
-    labels = None if labels_at is None else table.column(labels_at).to_numpy()
-    return np.stack(features, axis=1), labels, tuple(table.column_names[i] for i in features_at)
+    labels, groups = (None if i is None else table.column(i).to_numpy() for i in (labels_at, group_at))
+    return np.stack(features, axis=1), labels, tuple(table.column_names[i] for i in features_at), groups
 
 
 def _first_row(path: Path) -> tuple[list[str], str]:
@@ -86,16 +89,17 @@ def _parse(path: Path, delimiter: str, n: int, has_header: bool, numbers: set[in
     )
 
 
-def _columns(path: Path, names: list[str], how: "Reading") -> tuple[int | None, list[int]]:
-    """Positions of the labels and of the features."""
-    labels_at = how.labels_at
-    for name in (*how.drop, *([labels_at] if labels_at else [])):
+def _columns(path: Path, names: list[str], how: "Reading") -> tuple[int | None, int | None, list[int]]:
+    """Positions of the labels, of the groups and of the features."""
+    special = [name for name in (how.labels_at, how.group) if name is not None]
+    for name in (*how.drop, *special):
         if name not in names:
             raise DataError(f"{path}: has no column {name!r}; its columns are {', '.join(names[:20])}")
-    features = [i for i, name in enumerate(names) if name not in how.drop and name != labels_at]
+    features = [i for i, name in enumerate(names) if name not in (*how.drop, *special)]
     if not features:
         raise DataError(f"{path}: has no columns left to be features")
-    return (names.index(labels_at) if labels_at else None), features
+    labels_at, group_at = (None if name is None else names.index(name) for name in (how.labels_at, how.group))
+    return labels_at, group_at, features
 
 
 def _numbers(path: Path, column: str, cells: list[str]) -> list[float]:

@@ -4,6 +4,7 @@ from pacfl.subspace.agreement import adjusted_rand_index, match
 from pacfl.subspace.angles import principal_angles
 from pacfl.subspace.classes import ClassSignatures, class_signatures
 from pacfl.subspace.clustering import Clustering, GivenCut, assign_newcomers, cluster, evidence_of
+from pacfl.subspace.dependence import DependenceWarning, Neighbours, neighbours
 from pacfl.subspace.diagnosis import Diagnosis, diagnose
 from pacfl.subspace.divergence import bhattacharyya, kl, mmd
 from pacfl.subspace.explanation import Explanation, explain
@@ -27,6 +28,7 @@ __all__ = [
     "Clustering",
     "Compare",
     "Cut",
+    "DependenceWarning",
     "Diagnosis",
     "Evidence",
     "Explanation",
@@ -34,6 +36,7 @@ __all__ = [
     "Linkage",
     "Measure",
     "MergeSuggestion",
+    "Neighbours",
     "RankWarning",
     "SignatureStream",
     "adjusted_rand_index",
@@ -53,6 +56,7 @@ __all__ = [
     "kl",
     "match",
     "mmd",
+    "neighbours",
     "newcomer_rows",
     "noise_scale",
     "place",

@@ -21,6 +21,7 @@ from pacfl.subspace.hierarchy import Labels, Linkage, in_order_of_appearance
 from pacfl.subspace.newcomers import MergeSuggestion
 from pacfl.subspace.proximity import Measure, proximity
 from pacfl.subspace.threshold import ERROR_RATE, Evidence
+from pacfl.subspace.units import FEWEST_UNITS
 
 Compare = Literal["auto", "inputs", "classes"]
 COMPARES: Final[tuple[Compare, ...]] = get_args(Compare)
@@ -128,7 +129,10 @@ def obstacle(client: ClientSignature) -> str:
     if not len(client.classes) and client.classes.private:
         return "no class stands out of the noise that hides its samples; sign more samples, or with a larger epsilon"
     if not len(client.classes):
-        return f"no class has {FEWEST} samples, or the minimum count it was signed with; sign more samples"
+        return (
+            f"no class has {FEWEST} samples, or {FEWEST_UNITS} groups of samples that depend on each other, or the "
+            "minimum count it was signed with; sign more samples"
+        )
     return "its classes are too noisy, or nobody else has them; sign more samples"
 
 

@@ -16,9 +16,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Halves = list[tuple[Indices, Indices]]
 
-FEWEST_UNITS: Final = (
-    4  # groups of equal size without which noise is not known: of three, one alone is half of the data
-)
+FEWEST_UNITS: Final = 6  # groups of equal size: from four, noise is known so badly that equal clients split
 MANY_UNITS: Final = 32  # groups that are drawn even if they have more samples than are needed of independent ones
 MOST_ROWS: Final = 512  # of all groups together; more are condensed
 
@@ -30,7 +28,7 @@ def as_groups(groups: ArrayLike | None, n: int | None = None) -> Indices:
     given = np.asarray(groups)
     if n is not None and given.shape != (n,):
         raise ValueError(f"groups must be one per sample, got shape {given.shape} for {n} samples")
-    if given.dtype.kind in "fO" and any(value is None or value != value for value in given.tolist()):
+    if given.dtype.kind in "fOU" and any(value in (None, "") or value != value for value in given.tolist()):
         raise ValueError("some groups are missing; name the group of every sample, or leave these samples out")
     if given.dtype.kind == "O":
         given = given.astype(str)
