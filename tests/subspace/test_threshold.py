@@ -123,7 +123,9 @@ LIES = {
 
 @pytest.mark.parametrize("sizes", [(4, 4), (8,), (8, 8), (5, 3)])
 @pytest.mark.parametrize("lie", LIES)
-def test_false_split_half_angles_of_one_client_leave_groups_of_three_and_more_as_they_are(lie: str, sizes: tuple[int, ...]) -> None:
+def test_false_split_half_angles_of_one_client_leave_groups_of_three_and_more_as_they_are(
+    lie: str, sizes: tuple[int, ...]
+) -> None:
     """The liar is one more client of the first group."""
     angles, own = federation(1, sizes[0] + 1, *sizes[1:])
     shape = [np.zeros((60, 3))] * len(own)

@@ -15,7 +15,7 @@ from pacfl.subspace import (
 )
 from pacfl.subspace import split_half_angles as halves_of
 from pacfl.subspace.class_clustering import cluster_classes
-from pacfl.subspace.class_null import _highest_merges, _null_sums, noise_spectrum
+from pacfl.subspace.class_null import _heights, _null_sums, noise_spectrum
 from pacfl.subspace.classes import SPLITS, as_messages, from_messages
 from pacfl.subspace.null import highest
 from pacfl.subspace.pairs import ClassPairs, class_noise, compare_classes
@@ -231,14 +231,15 @@ def test_pairs_without_evidence_do_not_change_the_dendrogram():
 
 
 def test_simulated_federations_are_merged_as_real_ones():
-    variances = np.random.default_rng(1).random((9, 3)).astype(np.float32) + 0.5
+    variances = np.random.default_rng(1).random((9, 3, 1)).astype(np.float32) + 0.5
     variances[0, 1:] = np.inf
-    squares, weights = _null_sums(variances, np.ones(5, np.float32) / np.sqrt(5), 4, np.random.default_rng(2))
+    squares, weights = _null_sums(variances, np.array([5.0]), 4, np.random.default_rng(2))
+    off = np.where(np.eye(9, dtype=bool), 0.0, 1.0)
+    highest_merges, typical = _heights(squares.copy(), weights)
     for one in range(4):
-        off = np.where(np.eye(9, dtype=bool), 0.0, 1.0)
-        tree = weighted_merges(ClassPairs(squares[one] * off, weights[one] * off, weights[one] * off))
-        found = _highest_merges(squares[[one]].copy(), weights[[one]].copy(), 9)[0]
-        np.testing.assert_allclose(found, highest(tree, 9), rtol=1e-4)
+        tree = weighted_merges(ClassPairs(squares[one] * off, weights * off, weights * off))
+        np.testing.assert_allclose(highest_merges[one], highest(tree, 9), rtol=1e-4)
+        assert typical[one] == pytest.approx(np.median(tree[:, 2] ** 2), rel=1e-4)
 
 
 def test_distances_within_one_distribution_are_noise():

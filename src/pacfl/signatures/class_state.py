@@ -15,7 +15,7 @@ from pacfl.subspace.clustering import InputsCut
 from pacfl.subspace.pairs import ClassNoise, ClassPairs
 
 UNLABELLED: Final = -1  # instead of a number of classes
-SCALARS: Final = ("null_height", "heights", "separation", "reproducibility", "calibration", "directions")
+SCALARS: Final = ("null_height", "heights", "separation", "reproducibility", "calibration", "directions", "weakly")
 
 State = Mapping[str, NDArray[Any]]
 
@@ -25,8 +25,7 @@ def settings_of(clustering: Clustering) -> dict[str, Any]:
     classes, inputs = clustering.classes, clustering.inputs
     of_classes = None
     if classes is not None:
-        noise = {"names": list(classes.noise.names), "dimensions": classes.noise.dimensions}
-        of_classes = {**{key: getattr(classes, key) for key in SCALARS}, **noise}
+        of_classes = {**{key: getattr(classes, key) for key in SCALARS}, "names": list(classes.noise.names)}
     of_inputs = None if inputs is None else {"threshold": inputs.threshold, "reference_scale": inputs.reference_scale}
     return {"classes": of_classes, "inputs": of_inputs}
 
@@ -47,6 +46,7 @@ def arrays_of(made: Sequence[ClassSignatures | None], clustering: Clustering) ->
         arrays["class_pairs"] = np.stack([squareform(part, checks=False) for part in classes.pairs.parts])
         arrays["class_variances"], arrays["class_typical"] = classes.noise.variances, classes.noise.typical
         arrays["class_reference"], arrays["class_limits"] = classes.noise.reference, classes.limits
+        arrays["class_excess"], arrays["class_spread"] = classes.noise.excess, classes.noise.spread
     if clustering.inputs is not None:
         arrays["inputs_labels"] = clustering.inputs.labels
     return arrays
@@ -80,8 +80,8 @@ def clusters_from(settings: Mapping[str, Any] | None, state: State) -> ClassClus
     if settings is None:
         return None
     given = dict(settings)
-    names, dimensions = tuple(given.pop("names")), float(given.pop("dimensions"))
-    noise = ClassNoise(names, state["class_variances"], state["class_typical"], state["class_reference"], dimensions)
+    arrays = (state[f"class_{part}"] for part in ("variances", "typical", "excess", "reference", "spread"))
+    noise = ClassNoise(tuple(given.pop("names")), *arrays)
     pairs = ClassPairs(*(squareform(part) for part in state["class_pairs"]))
     given |= {key: tuple(given[key]) for key in ("heights", "directions")}
     return ClassClusters(labels=state["labels"], pairs=pairs, noise=noise, limits=state["class_limits"], **given)
@@ -104,27 +104,29 @@ def are_valid(clustering: Clustering, made: Sequence[ClassSignatures | None]) ->
     noise, scale = classes.noise, clustering.reference_scale
     known = {name for own in made if own is not None for name in own.names}
     variances = noise.variances
-    floats = [variances, noise.typical, noise.reference, classes.limits, *classes.pairs.parts]
-    scalars = [classes.calibration, noise.dimensions, classes.null_height]
+    of_noise = [noise.typical, noise.excess, noise.reference, noise.spread]
+    floats = [variances, *of_noise, classes.limits, *classes.pairs.parts]
+    scalars = [classes.calibration, classes.null_height]
     return (
         all(array.dtype.kind == "f" and not np.isnan(array).any() for array in floats)
         and all(isinstance(x, float) and x == x for x in scalars)
         and all(x is None or isinstance(x, int | float) for x in (classes.separation, classes.reproducibility))
         and all(isinstance(height, float) for height in classes.heights)
         and classes.directions in DIRECTIONS
+        and isinstance(classes.weakly, bool)
         and all(isinstance(name, str) for name in noise.names)
         and len(set(noise.names)) == len(noise.names)
         and known <= set(noise.names)
         and variances.shape == (n, len(noise.names), RANK)
-        and noise.typical.shape == variances.shape[1:]
-        and noise.reference.shape == (RANK,)
+        and noise.typical.shape == noise.excess.shape == variances.shape[1:]
+        and noise.reference.shape == noise.spread.shape == (RANK,)
         and classes.limits.ndim == 1
         and len(classes.limits) > 0
         and all(part.shape == (n, n) and np.isfinite(part).all() and (part >= 0).all() for part in classes.pairs.parts)
         and bool((variances > 0).all() and (classes.limits > 0).all())
-        and all(np.isfinite(array).all() and (array > 0).all() for array in (noise.typical, noise.reference))
+        and all((array > 0).all() and (array is noise.excess or np.isfinite(array).all()) for array in of_noise)
         and 0 < classes.calibration < np.inf
-        and 1 <= noise.dimensions < np.inf
+        and bool((noise.spread >= 1).all())
         and scale is not None
     )
 

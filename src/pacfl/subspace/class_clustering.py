@@ -6,9 +6,11 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 
-from pacfl.subspace.agreement import best_jaccard
-from pacfl.subspace.class_null import class_limits, newcomer_limit
+from pacfl.subspace.agreement import adjusted_rand_index, best_jaccard
+from pacfl.subspace.class_null import NullHeights, class_limits, newcomer_limit
 from pacfl.subspace.classes import ClassSignatures
 from pacfl.subspace.hierarchy import Labels, cut, in_order_of_appearance, level_of
 from pacfl.subspace.newcomers import MergeSuggestion
@@ -20,6 +22,8 @@ from pacfl.subspace.weighted import differences, reassign, settle, weighted_merg
 Array = NDArray[np.float64]
 
 CALIBRATIONS: Final = 4  # of the noise by what clusters show; it settles in one or two
+GROUP: Final = 2  # class of size from which clients are a group: 4
+DISSOLVED: Final = 0.5  # agreement below which clusters were not found again
 HALVES: Final = 30  # of the clients, to see whether they give the same clusters
 DIRECTIONS: Final = ((0, 1), (0,), (1,))  # of classes that are compared: all, or one, each at a share of the error rate
 DOUBTFUL: Final = 2.0  # standard deviations by which noise within clusters may differ from the predicted by chance
@@ -39,6 +43,7 @@ class ClassClusters:
     reproducibility: float | None  # of the least stable cluster in random halves of the clients; None for few clients
     calibration: float  # noise variance within clusters over the predicted
     directions: tuple[int, ...]  # of classes that were compared
+    weakly: bool = False  # whether weakly determined ones were
 
     def subset(self, rows: NDArray[np.intp]) -> "ClassClusters":
         """The same clusters of some of the clients."""
@@ -49,41 +54,105 @@ def cluster_classes(
     clients: Sequence[ClassSignatures], error_rate: float, seed: int = 0, n_clusters: int | None = None
 ) -> ClassClusters:
     """Clusters of clients by their classes; into n_clusters, or as many as chance does not explain."""
-    noise = class_noise(clients)
     if n_clusters is not None:
-        return _clusters(clients, noise, DIRECTIONS[0], error_rate, seed, n_clusters)
-    found = [_clusters(clients, noise, which, error_rate / len(DIRECTIONS), seed) for which in DIRECTIONS]
-    best, *others = found
-    for other in others:  # one direction alone, where the other hides what it shows
-        no_fewer = other.labels.max(initial=0) >= best.labels.max(initial=0)
-        if no_fewer and (other.separation or 0.0) > (best.separation or 0.0):
-            best = other
-    return _everybody(best, compare_classes(clients, noise))
+        noise = class_noise(clients, weakly=False)
+        return _clusters(compare_classes(clients, noise), noise, DIRECTIONS[0], error_rate, seed, n_clusters)
+    found = _calibrated(clients, error_rate / len(DIRECTIONS), seed, weakly=True)
+    if found.labels.max(initial=0) > 0 and found.weakly and not _in_several_classes(clients, found, error_rate, seed):
+        return _calibrated(clients, error_rate / len(DIRECTIONS), seed, weakly=False)
+    return found
+
+
+def _calibrated(clients: Sequence[ClassSignatures], error_rate: float, seed: int, *, weakly: bool) -> ClassClusters:
+    """Clusters of clients, in units of the noise that they show inside."""
+    found = _cluster(clients, None, error_rate, seed, weakly=weakly)
+    for _ in range(CALIBRATIONS if found.weakly and found.labels.max(initial=0) > 0 else 0):
+        before = found.labels
+        found = _cluster(clients, before, error_rate, seed, weakly=weakly)
+        if np.array_equal(before, found.labels):
+            break
+    return found
+
+
+def _cluster(
+    clients: Sequence[ClassSignatures], labels: Labels | None, error_rate: float, seed: int, *, weakly: bool
+) -> ClassClusters:
+    """Clusters of clients, by the directions that show most; noise is measured within `labels`, or in all together."""
+    certain = class_noise(clients, weakly=False)
+    every = compare_classes(clients, certain)
+    connected, compared = _connected(every), np.count_nonzero(every.weights.any(axis=1))
+    found = []
+    for which in DIRECTIONS:  # one alone, where the other hides what it shows
+        alone = weakly and 0 not in which  # weakly determined ones would hide others
+        noise = (class_noise(clients, labels=labels) if alone else certain).only(which)
+        pairs = every if which == DIRECTIONS[0] else compare_classes(clients, noise)
+        pairs = pairs.without(_outside(connected, _connected(pairs)))
+        if which == DIRECTIONS[0] or np.count_nonzero(pairs.weights.any(axis=1)) > compared / 2:
+            more = bool((np.isfinite(noise.variances) > np.isfinite(certain.variances)).any())
+            found.append(_clusters(pairs, noise, which, error_rate, seed, weakly=more))
+    return max(found, key=lambda clusters: (clusters.labels.max(initial=0), clusters.separation or 0.0))
+
+
+def _in_several_classes(
+    clients: Sequence[ClassSignatures], clusters: ClassClusters, error_rate: float, seed: int
+) -> bool:
+    """Whether the clusters are found without the class that shows them best.
+
+    Two directions of one class that are equally strong may be swapped at some clients. That makes clusters, of one
+    class.
+    """
+    noise, labels = clusters.noise, clusters.labels
+    apart = np.not_equal.outer(labels, labels)
+    shown = []
+    for c in range(len(noise.names)):
+        pairs = compare_classes(clients, noise.classes([c]))
+        between, within = (pairs.squares[rows].sum() / max(pairs.weights[rows].sum(), 1e-9) for rows in (apart, ~apart))
+        shown.append((between - within) * pairs.weights[apart].sum())
+    others = noise.classes([c for c in range(len(noise.names)) if c != int(np.argmax(shown))])
+    pairs = compare_classes(clients, others)
+    again = _clusters(pairs, others, clusters.directions, error_rate / len(DIRECTIONS), seed, weakly=True)
+    both = (again.labels >= 0) & (labels >= 0)
+    return bool(both.any()) and adjusted_rand_index(labels[both], again.labels[both]) >= DISSOLVED
+
+
+def _connected(pairs: ClassPairs) -> Labels:
+    """Groups of clients that chains of compared pairs connect: (n,)."""
+    return np.asarray(connected_components(csr_matrix(pairs.weights > 0), directed=False)[1], dtype=np.intp)
+
+
+def _outside(groups: Labels, finer: Labels) -> NDArray[np.intp]:
+    """Clients outside the largest of the finer groups of each group: only other directions compare them with it."""
+    largest = {int(g): int(np.bincount(finer[groups == g]).argmax()) for g in np.unique(groups)}
+    return np.flatnonzero([largest[int(g)] != f for g, f in zip(groups, finer, strict=True)])
 
 
 def _clusters(
-    clients: Sequence[ClassSignatures],
+    pairs: ClassPairs,
     noise: ClassNoise,
     directions: tuple[int, ...],
     error_rate: float,
     seed: int,
     n_clusters: int | None = None,
+    *,
+    weakly: bool = False,
 ) -> ClassClusters:
-    """Clusters by some of the directions of classes."""
-    rng, noise = np.random.default_rng(seed), noise.only(directions)
-    pairs = compare_classes(clients, noise)
+    """Clusters by some of the directions of classes; of several clients each where these are weakly determined."""
+    rng = np.random.default_rng(seed)
     compared = np.flatnonzero(pairs.weights.any(axis=1))
     known, of_known = pairs.subset(compared), noise.subset(compared)
-    limits, null_height = class_limits(of_known, error_rate, rng)
-    calibration = 1.0
-    found = _solve(known, limits, n_clusters)
+    null = class_limits(of_known, error_rate, rng)
+    if weakly:
+        most = 90 / np.sqrt(noise.variances.min())  # no angle is larger
+        null = replace(null, limits=np.where(np.arange(len(null.limits)) < GROUP, most, null.limits))
+    limits, calibration = null.limits, 1.0
+    found = _solve(known, _lowered(known, null), n_clusters)
     for _ in range(CALIBRATIONS if n_clusters is None else 0):
         before, calibration = found, _within(known, found, of_known)
         found = _solve(known.rescaled(calibration), limits, n_clusters)
         if np.array_equal(before, found):
             break
     pairs, known = pairs.rescaled(calibration), known.rescaled(calibration)
-    labels = np.full(len(clients), -1, dtype=np.intp)
+    labels = np.full(len(pairs.weights), -1, dtype=np.intp)
     labels[compared] = found
     tree = weighted_merges(known) if len(compared) > 1 else np.empty((0, 4))
     heights = tree[::-1, 2][np.isfinite(tree[::-1, 2])]
@@ -92,24 +161,14 @@ def _clusters(
         pairs,
         noise,
         limits,
-        null_height,
+        null.highest,
         tuple(float(h) for h in heights[:10]),
         _separation(known, found, limits),
         _reproducibility(known, found, limits, rng),
         calibration,
         directions,
+        weakly,
     )
-
-
-def _everybody(clusters: ClassClusters, pairs: ClassPairs) -> ClassClusters:
-    """With clients that only other directions can compare: each where it differs least by all of them."""
-    left = np.flatnonzero((clusters.labels < 0) & pairs.weights[:, clusters.labels >= 0].any(axis=1))
-    if not len(left):
-        return clusters
-    difference = differences(pairs, clusters.labels)
-    labels = clusters.labels.copy()
-    labels[left] = difference[left].argmin(axis=1)
-    return replace(clusters, labels=labels)
 
 
 def _solve(pairs: ClassPairs, limits: Array, n_clusters: int | None) -> Labels:
@@ -129,6 +188,21 @@ def _solve(pairs: ClassPairs, limits: Array, n_clusters: int | None) -> Labels:
     return settle(pairs, cut(finite, np.nextafter(lowest, 0.0)), limits)
 
 
+def _lowered(pairs: ClassPairs, null: NullHeights) -> Array:
+    """Limits for groups, lower where the noise is less than predicted: merges of the lower half show only noise.
+
+    A single client that differs may have more noise than others, so its limit stays.
+    """
+    if len(pairs.weights) < 2:
+        return null.limits
+    heights = weighted_merges(pairs)[:, 2]
+    shown = float(np.median(heights[np.isfinite(heights)] ** 2)) if np.isfinite(heights).any() else 1.0
+    by_chance = np.log(null.typical)
+    differs = min(np.log(max(shown, 1e-9)) - float(by_chance.mean()) + DOUBTFUL * float(by_chance.std()), 0.0)
+    lowered: Array = null.limits * np.where(np.arange(len(null.limits)) < GROUP, 1.0, np.exp(differs / 2))
+    return lowered
+
+
 def _within(pairs: ClassPairs, labels: Labels, noise: ClassNoise) -> float:
     """Squared distances within clusters, in units of noise, less what may be chance: 1 if the noise is as predicted."""
     same = np.equal.outer(labels, labels)
@@ -136,10 +210,10 @@ def _within(pairs: ClassPairs, labels: Labels, noise: ClassNoise) -> float:
     if weights == 0 or squares == 0:
         return 1.0
     shared = same.sum(axis=1) > 1
-    terms = np.isfinite(noise.variances[shared]).sum()
-    by_chance = DOUBTFUL * np.sqrt(2 / (noise.dimensions * max(int(terms), 1)))
+    terms = np.isfinite(noise.variances[shared]).sum(axis=(0, 1))  # of each rank
+    by_chance = DOUBTFUL * np.sqrt((2 / noise.spread * terms).sum()) / max(int(terms.sum()), 1)
     differs = float(np.log(squares / weights))
-    return float(np.exp(np.sign(differs) * max(abs(differs) - by_chance, 0.0)))
+    return float(np.exp(max(differs, min(differs + by_chance, 0.0))))
 
 
 def _separation(pairs: ClassPairs, labels: Labels, limits: Array) -> float | None:
@@ -182,7 +256,7 @@ def assign_by_classes(
     all clusters open new ones. A newcomer without evidence joins nobody.
     """
     n = len(clients) - n_new
-    noise = class_noise(clients, clusters.noise).only(clusters.directions)
+    noise = class_noise(clients, clusters.noise, weakly=clusters.weakly).only(clusters.directions)
     rows = compare_classes(clients, noise, n_new).rescaled(clusters.calibration)
     members = [np.flatnonzero(clusters.labels == k) for k in range(int(clusters.labels.max()) + 1)]
     labels = np.concatenate([clusters.labels, np.full(n_new, -1, dtype=np.intp)])

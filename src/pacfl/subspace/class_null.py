@@ -1,5 +1,6 @@
 """Heights that chance reaches when classes are compared: federations of one distribution, simulated."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import gamma
 
-from pacfl.subspace.null import PANEL, gumbel_limit
+from pacfl.subspace.null import FEWEST, PANEL, limits_of_all
 from pacfl.subspace.pairs import ClassNoise
 
 Array = NDArray[np.float64]
@@ -19,78 +20,114 @@ DIRECTIONS: Final = 200  # of noise at most
 SMALL: Final = 0.02  # share of the noise that is left out
 
 
-def class_limits(noise: ClassNoise, error_rate: float, rng: np.random.Generator) -> tuple[Array, float]:
-    """Heights that merges of a homogeneous federation pass with probability error_rate in all; the median highest.
+@dataclass(frozen=True, eq=False)
+class NullHeights:
+    """Heights of merges in simulated federations of one distribution, in units of noise."""
 
-    ->  (classes of size,) for merges whose smaller side has at least 1, 2, 4, 8, ... clients, in units of noise.
+    limits: Array  # passed with the error rate in all, by merges whose smaller side has at least 1, 2, 4, ... clients
+    highest: float  # median of the highest merges
+    typical: Array  # (simulations,) squared height of the median merge of each
+
+
+def class_limits(noise: ClassNoise, error_rate: float, rng: np.random.Generator) -> NullHeights:
+    """Heights that merges of a homogeneous federation reach.
+
+    Of more than `PANEL` clients a sample is simulated, as for inputs.
     """
     n = len(noise.variances)
     if n < 2:
-        return np.ones(1), 1.0
-    scales = np.sqrt(noise_spectrum(noise.dimensions)).astype(np.float32)
-    variances = (noise.variances / noise.reference**2).reshape(n, -1).astype(np.float32)
-    at_once = max(1, AT_ONCE // min(n, PANEL) ** 2)
+        return NullHeights(np.ones(1), 1.0, np.ones(1))
+    variances = (noise.variances / noise.reference**2).astype(np.float32)
+    panel = min(n, PANEL)
+    at_once = max(1, AT_ONCE // panel**2)
     batches = [min(at_once, SIMULATIONS - start) for start in range(0, SIMULATIONS, at_once)]
-    maxima = np.vstack([_highest_merges(*_null_sums(variances, scales, batch, rng), n) for batch in batches])
-    limits = [gumbel_limit(column[column > 0], error_rate / maxima.shape[1]) for column in maxima.T]
-    if np.isnan(limits[0]):
-        limits[0] = np.inf  # no two clients have a common class
-    return np.fmin.accumulate(limits), float(np.median(maxima[:, 0]))
+    parts = [_heights(*_null_sums(_sample(variances, rng), noise.spread, batch, rng)) for batch in batches]
+    maxima, typical = np.vstack([m for m, _ in parts]), np.concatenate([t for _, t in parts])
+    if np.count_nonzero(maxima[:, 0]) < FEWEST:
+        return NullHeights(np.full(1, np.inf), 0.0, typical)  # no two clients have a common class
+    limits, highest = limits_of_all(maxima, n, panel, "average", error_rate)
+    return NullHeights(limits, highest, typical)
 
 
-def _null_sums(variances: Floats, scales: Floats, batch: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Σ w T and Σ w of clients that have the same distribution, for many federations: (batch, n, n) each.
+def _sample(variances: Floats, rng: np.random.Generator) -> Floats:
+    if len(variances) <= PANEL:
+        return variances
+    return variances[rng.choice(len(variances), PANEL, replace=False)]
 
-    variances (n, directions) in units of noise, infinite where a client has no such direction.
+
+def _null_sums(variances: Floats, spread: Array, batch: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Σ w T and Σ w of clients that have the same distribution, for many federations: (batch, n, n), (n, n).
+
+    variances (n, classes, rank) in units of noise, infinite where a client has no such direction.
     """
-    if len(variances) > PANEL:
-        variances = variances[rng.choice(len(variances), PANEL, replace=False)]
     n = len(variances)
     squares, weights = np.zeros((batch, n, n), np.float32), np.zeros((n, n), np.float32)
-    for variance in variances.T:
-        owners = np.flatnonzero(np.isfinite(variance))
-        if len(owners) < 2:
-            continue
-        own = variance[owners]
-        errors = rng.standard_normal((batch, len(owners), len(scales)), np.float32) * (
-            scales * np.sqrt(own / 2)[:, None]
-        )
-        lengths = (errors**2).sum(axis=2)
-        squared = lengths[:, :, None] + lengths[:, None] - 2 * errors @ errors.swapaxes(1, 2)
-        weight = 2 / (own[:, None] + own)
-        at = np.ix_(owners, owners)
-        squares[:, at[0], at[1]] += weight**2 * np.maximum(squared, 0.0)
-        weights[at] += weight
-    return squares, np.broadcast_to(weights, squares.shape).copy()
+    spectra = [np.sqrt(noise_spectrum(dimensions)).astype(np.float32) for dimensions in spread]
+    for of_class in variances.swapaxes(0, 1):
+        drawn = None
+        for variance, scales in zip(of_class.T, spectra, strict=True):
+            owners = np.flatnonzero(np.isfinite(variance))
+            if len(owners) < 2:
+                continue
+            if drawn is None:  # directions of one class turn together
+                drawn = rng.standard_normal((batch, n, max(map(len, spectra))), np.float32)
+            own = variance[owners]
+            errors = drawn[:, owners, : len(scales)] * (scales * np.sqrt(own / 2)[:, None])
+            lengths = (errors**2).sum(axis=2)
+            squared = lengths[:, :, None] + lengths[:, None] - 2 * errors @ errors.swapaxes(1, 2)
+            weight = 2 / (own[:, None] + own)
+            at = np.ix_(owners, owners)
+            squares[:, at[0], at[1]] += weight**2 * np.maximum(squared, 0.0)
+            weights[at] += weight
+    return squares, weights
 
 
-def _highest_merges(squares: Floats, weights: Floats, n_clients: int) -> Array:
-    """As `highest` of `weighted_merges`, for many federations at once: (batch, n, n) -> (batch, classes of size)."""
+def _heights(squares: Floats, weights: Floats) -> tuple[Array, Array]:
+    """Highest merges of `weighted_merges`, for many federations at once, and the squared height of the median merge.
+
+    squares (batch, n, n), weights (n, n)  ->  (batch, classes of size), (batch,). Every cluster remembers its nearest.
+    """
     batch, n, _ = squares.shape
-    heights = np.zeros((batch, n_clients.bit_length() - 1))
+    weights = np.broadcast_to(weights, squares.shape).copy()
+    found = np.zeros((n - 1, batch), np.float32)
+    highest = np.zeros((batch, n.bit_length() - 1))
     every, sizes = np.arange(batch), np.ones((batch, n), dtype=np.intp)
     distances = np.full(squares.shape, np.inf, np.float32)
     np.divide(squares, weights, out=distances, where=weights > 0)
     distances[:, np.arange(n), np.arange(n)] = np.inf
-    for _ in range(n - 1):
-        i, j = np.divmod(distances.reshape(batch, -1).argmin(axis=1), n)
-        height = distances[every, i, j]
-        done = np.isfinite(height)  # where nothing is left to merge, i is j is 0
-        smaller = np.log2(np.minimum(sizes[every, i], sizes[every, j])).astype(np.intp)
-        np.maximum.at(heights, (every[done], smaller[done]), height[done])
-        some, a, b = every[done], i[done], j[done]
+    near = distances.argmin(axis=2)
+    least = np.take_along_axis(distances, near[:, :, None], axis=2)[:, :, 0]
+    for step in range(n - 1):
+        a = least.argmin(axis=1)
+        b, height = near[every, a], least[every, a]
+        done = np.isfinite(height)  # nothing is left to merge elsewhere
+        some, i, j = every[done], a[done], b[done]
+        found[step, some] = height[done]
+        smaller = np.log2(np.minimum(sizes[some, i], sizes[some, j])).astype(np.intp)
+        np.maximum.at(highest, (some, smaller), height[done])
+        apart = np.isinf(distances[some, i]) & np.isinf(distances[some, j])  # merged before, or without evidence
         for sums in (squares, weights):
-            sums[some, a] += sums[some, b]
-            sums[some, :, a] = sums[some, a]
-        sizes[some, a] += sizes[some, b]
+            sums[some, i] += sums[some, j]
+            sums[some, :, i] = sums[some, i]
+        sizes[some, i] += sizes[some, j]
         row = np.full((len(some), n), np.inf, np.float32)
-        np.divide(squares[some, a], weights[some, a], out=row, where=weights[some, a] > 0)
-        row[np.isinf(distances[some, a]) & np.isinf(distances[some, b])] = np.inf  # merged before, or without evidence
-        row[np.arange(len(some)), a] = np.inf
-        row[np.arange(len(some)), b] = np.inf
-        distances[some, a] = distances[some, :, a] = row
-        distances[some, b] = distances[some, :, b] = np.inf
-    return np.sqrt(np.maximum.accumulate(heights[:, ::-1], axis=1)[:, ::-1])
+        np.divide(squares[some, i], weights[some, i], out=row, where=(weights[some, i] > 0) & ~apart)
+        row[np.arange(len(some)), i] = np.inf
+        row[np.arange(len(some)), j] = np.inf
+        distances[some, i] = distances[some, :, i] = row
+        distances[some, j] = distances[some, :, j] = np.inf
+        stale = (near[some] == i[:, None]) | (near[some] == j[:, None])
+        stale[np.arange(len(some)), i] = stale[np.arange(len(some)), j] = True
+        at, clusters = np.nonzero(stale)
+        rows = distances[some[at], clusters]
+        near[some[at], clusters] = rows.argmin(axis=1)
+        least[some[at], clusters] = rows.min(axis=1)
+        closer = row < least[some]  # a merged cluster is not nearer than its parts were, but for rounding
+        at, clusters = np.nonzero(closer)
+        near[some[at], clusters] = i[at]
+        least[some[at], clusters] = row[at, clusters]
+    typical = np.array([np.median(column[column > 0]) if column.any() else 1.0 for column in found.T])
+    return np.sqrt(np.maximum.accumulate(highest[:, ::-1], axis=1)[:, ::-1]), typical
 
 
 def newcomer_limit(noise: ClassNoise, newcomer: int, members: NDArray[np.intp], error_rate: float) -> float:
@@ -109,7 +146,8 @@ def newcomer_limit(noise: ClassNoise, newcomer: int, members: NDArray[np.intp], 
     own_part = (np.where(both, own, 0.0) / sums * (2 / sums)).sum(axis=0)[used] / weights[used]
     count = both.sum(axis=0)[used]
     spread = own_part**2 + ((1 - own_part) ** 2 + 2 * own_part * (1 - own_part)) / count
-    variance = 2 / noise.dimensions * (shares[used] ** 2 * spread).sum()
+    of_rank = np.broadcast_to(2 / noise.spread, noise.variances.shape[1:]).ravel()[used]
+    variance = (of_rank * shares[used] ** 2 * spread).sum()
     return float(np.sqrt(gamma.isf(error_rate, 1 / variance, scale=variance)))
 
 

@@ -47,7 +47,7 @@ class ClassSignatures:
 def class_signatures(
     x: ArrayLike, labels: ArrayLike, fewest: int = FEWEST, groups: ArrayLike | None = None
 ) -> ClassSignatures:
-    """The leading directions and their split-half angles for every class of at least `fewest` samples.
+    """The leading directions and their split-half angles for every class of at least `fewest` samples, of length 1.
 
     x (n, ...), labels (n,) of any kind that sorts and prints. groups (n,) of any kind: samples of one group depend on
     each other, no split separates them, and each group counts as one sample.
@@ -58,7 +58,7 @@ def class_signatures(
     """
     if fewest < FEWEST:
         raise ValueError(f"classes need at least {FEWEST} samples to measure their noise, got fewest = {fewest}")
-    rows = as_rows(x)
+    rows = of_length_one(as_rows(x))
     named = as_labels(labels, len(rows))
     units = as_groups(groups, len(rows))
     found, counts = np.unique(named, return_counts=True)
@@ -74,13 +74,20 @@ def class_signatures(
     return ClassSignatures(tuple(name for name, _, _ in made), sizes, directions, angles)
 
 
+def of_length_one(rows: Array) -> Array:
+    """Every sample with length 1, blank ones with 0: one of extreme length would be the direction of its class."""
+    rows = of_unit_size(rows)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
+
+
 def _of_halves(rows: Array, groups: Indices) -> Array:
     """Degrees between the directions of random halves, scaled to the whole class: (rank, splits).
 
     90 where a half has no such direction: nothing is known of it.
     """
     units = Units(groups, MOST_SAMPLES)
-    chosen, places = units.gathered(of_unit_size(rows), CONDENSED * RANK)
+    chosen, places = units.gathered(rows, CONDENSED * RANK)
     halves, share = units.halves(places, SPLITS)
     masks = np.zeros((len(chosen), 2, SPLITS))
     for split, pair in enumerate(halves):

@@ -170,7 +170,8 @@ def evidence_on(
     features = len(clients[0].basis) if len(clients) else 0
     classes = [no_classes(features) if client.classes is None else client.classes for client in clients]
     known = clustering.classes
-    noise = class_noise(classes)  # of all directions: clusters may have been found by some of them
+    # Of all directions: clusters may have been found by some of them
+    noise = class_noise(classes, labels=None if known is None else known.labels)
     calibration = 1.0 if known is None else known.calibration
     samples = None if sizes is None else np.asarray(sizes, dtype=np.float64)
     if samples is not None:

@@ -16,6 +16,7 @@ Array = NDArray[np.float64]
 
 SIMULATIONS: Final = 500  # federations drawn under the null: enough to know the scale of its maxima to 5 %
 PANEL: Final = 300  # clients at most in one simulation, so that it takes seconds for any federation
+FEWEST: Final = 20  # maxima from which a limit is known
 MOST_SPREAD: Final = 3.0  # times that of a typical client, which one client may add to the spread of all
 
 
@@ -40,10 +41,10 @@ def null_limits(
     pairs = np.triu_indices(panel, 1)
     draws = (_null_draw(noise_scale, known, bounded, dimensions, pairs, rng) for _ in range(SIMULATIONS))
     maxima = np.array([highest(scipy_linkage(draw, linkage), panel) for draw in draws])
-    return _of_all(maxima, n, panel, linkage, error_rate)
+    return limits_of_all(maxima, n, panel, linkage, error_rate)
 
 
-def _of_all(maxima: Array, n: int, panel: int, linkage: Linkage, error_rate: float) -> tuple[Array, float]:
+def limits_of_all(maxima: Array, n: int, panel: int, linkage: Linkage, error_rate: float) -> tuple[Array, float]:
     """The limits of n clients from the highest merges of random panels of them: (simulations, classes of the panel).
 
     The highest merge of n clients is the highest of n / panel panels: a limit that they all pass with probability r is
@@ -63,7 +64,7 @@ def _of_all(maxima: Array, n: int, panel: int, linkage: Linkage, error_rate: flo
 
 def gumbel_limit(maxima: Array, rate: float) -> float:
     """What a maximum passes with probability `rate`, by the extreme-value law fitted to the moments of many."""
-    if len(maxima) < 20:
+    if len(maxima) < FEWEST:
         return np.nan
     scale = maxima.std() * np.sqrt(6) / np.pi
     return float(maxima.mean() - np.euler_gamma * scale - scale * np.log(-np.log1p(-rate)))
