@@ -59,7 +59,7 @@ from studies.covering import Row, Rule, covering_rows
 from studies.populations import SETS, SIMULATED, Population
 
 Array = NDArray[np.float64]
-Limits = list[Any]  # what each simulation of one clustering gave
+Limits = dict[str, list[Any]]  # what each simulation of one clustering gave, by the function that made it
 
 EPSILON: Final = 2.0  # of private signatures
 FULL: Final = 20  # federations of a row whose limits are simulated in any case
@@ -228,9 +228,9 @@ def recorded(made: Limits) -> Iterator[None]:
         for module, name in SIMULATIONS:
             simulate = getattr(module, name)
 
-            def record(*args: Any, simulate: Any = simulate, **named: Any) -> Any:
-                made.append(simulate(*args, **named))
-                return made[-1]
+            def record(*args: Any, simulate: Any = simulate, name: str = name, **named: Any) -> Any:
+                made.setdefault(name, []).append(simulate(*args, **named))
+                return made[name][-1]
 
             patches.enter_context(patch.object(module, name, record))
         yield
@@ -239,10 +239,10 @@ def recorded(made: Limits) -> Iterator[None]:
 @contextmanager
 def replaced(limits: Limits) -> Iterator[None]:
     """Use these limits one after the other instead of simulating any."""
-    left = iter(limits)
     with ExitStack() as patches:
         for module, name in SIMULATIONS:
-            patches.enter_context(patch.object(module, name, lambda *_, **__: next(left)))
+            left = iter(limits.get(name, ()))
+            patches.enter_context(patch.object(module, name, lambda *_, left=left, **__: next(left)))
         yield
 
 
@@ -263,9 +263,12 @@ def typical(of_each: Sequence[Limits]) -> Limits:
 
 
 def _pooled(of_each: Sequence[Limits], how: Callable[[Array], Array]) -> Limits:
-    most = max(map(len, of_each), default=0)
-    pooled: Limits = []
-    for k in range(most):
+    return {name: _pooled_calls([made.get(name, []) for made in of_each], how) for _, name in SIMULATIONS}
+
+
+def _pooled_calls(of_each: Sequence[list[Any]], how: Callable[[Array], Array]) -> list[Any]:
+    pooled: list[Any] = []
+    for k in range(max(map(len, of_each), default=0)):
         same = sorted((made[k] for made in of_each if len(made) > k), key=lambda one: float(heights(one)[0]))
         length = max(len(heights(one)) for one in same)
         limits = how(np.stack([np.pad(heights(one), (0, length - len(heights(one))), mode="edge") for one in same]))
@@ -302,12 +305,13 @@ class Screening:
         if not screened.split and number >= FULL + CHECKED:
             return screened
         found = self._full(row, clients, angles)
-        both = [(heights(a), heights(b)) for a, b in zip(self.simulated[-1], low, strict=False)]
+        calls = [pair for name, own in self.simulated[-1].items() for pair in zip(own, low[name], strict=False)]
+        both = [(heights(a), heights(b)) for a, b in calls]
         self.below += any((a[: len(b)] < b[: len(a)]).any() for a, b in both)
         return found
 
     def _full(self, row: Row, clients: Sequence[ClientSignature], angles: Array) -> Found:
-        made: Limits = []
+        made: Limits = {}
         with recorded(made):
             found = found_in(row, clients, angles)
         self.simulated.append(made)

@@ -113,7 +113,10 @@ def share_found(difference: Difference, groups: tuple[Pool, Pool], clients: int,
             for i in rng.choice(POOL, size, replace=False).tolist()
         ]
         angles = proximity([client.basis for client in some])
-        with replaced(limits) if limits else recorded(limits):
+        try:
+            with replaced(limits) if limits else recorded(limits):
+                labels = clustered(dict(how), some, angles).labels
+        except StopIteration:  # more simulations than in the first federation
             labels = clustered(dict(how), some, angles).labels
         found += int(labels.max()) > 0
     return found / FEDERATIONS
@@ -121,7 +124,7 @@ def share_found(difference: Difference, groups: tuple[Pool, Pool], clients: int,
 
 def smallest_found(difference: Difference, n: int, pools: dict[float, Pool], clients: int) -> float | None:
     """The smallest difference of the grid that is found; None if the largest is not. pools: filled as needed."""
-    limits: Limits = []
+    limits: Limits = {}
 
     def is_found(size: float) -> bool:
         for wanted in (0.0, size):

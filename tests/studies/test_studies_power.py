@@ -27,8 +27,8 @@ def test_large_differences_are_found_and_none_is_found_where_there_is_none(monke
     for difference in power.DIFFERENCES:
         same = power.pool(difference, 60, 0.0, 0), power.pool(difference, 60, 0.0, 1)
         other = same[0], power.pool(difference, 60, difference.grid[-1], 1)
-        assert power.share_found(difference, same, 4, []) == 0
-        assert power.share_found(difference, other, 4, []) == 1
+        assert power.share_found(difference, same, 4, {}) == 0
+        assert power.share_found(difference, other, 4, {}) == 1
 
 
 def test_relabelled_classes_have_the_same_inputs_and_other_names() -> None:
