@@ -126,6 +126,14 @@ def test_a_method_is_ahead_or_behind_only_by_more_than_noise(gains: list[list[fl
     assert compared(runs, "owned", "received") == standing
 
 
+def test_only_seeds_that_all_methods_have_in_common_are_shown(small: Item, made: dict[str, Any]) -> None:
+    solo = next(run for run in made["runs"] if name_of(run["algorithm"]) == "SOLO" and run["column"] == "domains")
+    another = {**solo, "seed": 1, "accuracy": {p: {"mean": 0.0} for p in ("received", "personal")}}
+    shown = kind_of(small).tables(small, {**made, "runs": [*made["runs"], another]})
+    assert shown == kind_of(small).tables(small, made)
+    assert {row[-1] for table in shown[:4] for row in table.rows} == {"0"}
+
+
 def test_the_page_of_an_item_has_its_tables_and_no_other_item(
     small: Item, made: dict[str, Any], tmp_path: Path
 ) -> None:

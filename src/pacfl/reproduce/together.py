@@ -150,24 +150,28 @@ def _on(record: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def tables(item: Item, outcome: Outcome) -> list[Table]:
     """Accuracies for each kind of test samples and protocol, then clusters and clients below local training."""
     by_cell = {column: _by_name(outcome["runs"], column) for column in item.columns}
-    shown = [_accuracies(item, by_cell, outcome["missing"], kind, protocol) for kind in KINDS for protocol in PROTOCOLS]
-    return [*shown, _clusters(item, by_cell), _below(item, by_cell)]
+    shown = [_accuracies(by_cell, outcome["missing"], kind, protocol) for kind in KINDS for protocol in PROTOCOLS]
+    return [*shown, _clusters(by_cell), _below(by_cell)]
 
 
 def _by_name(runs: Runs, column: str) -> dict[str, Runs]:
+    """The runs of a column by method, of the seeds that all methods which were run have in common."""
     own = [run for run in runs if run["column"] == column]
-    return {name: [run for run in own if name_of(run["algorithm"]) == name] for name in NAMES}
+    by_name = {name: {run["seed"]: run for run in own if name_of(run["algorithm"]) == name} for name in NAMES}
+    common = set.intersection(*(found or {run["seed"] for run in own} for found in map(set, by_name.values())))
+    return {name: [found[seed] for seed in sorted(common) if seed in found] for name, found in by_name.items()}
 
 
 def _accuracies(
-    item: Item, by_cell: Mapping[str, Mapping[str, Runs]], lacking: Mapping[str, str], kind: str, protocol: str
+    by_cell: Mapping[str, Mapping[str, Runs]], lacking: Mapping[str, str], kind: str, protocol: str
 ) -> Table:
-    rows = [
-        (column, *(NOT_HERE if column in lacking else _cell(runs, kind, protocol) for runs in of_column.values()))
-        for column, of_column in by_cell.items()
-    ]
-    title = f"{item.title}: {kind} test samples, {protocol}"
-    return Table(title, ("data", *NAMES), tuple(rows), (_standing(by_cell, kind, protocol),))
+    rows = []
+    for column, own in by_cell.items():
+        shown = (NOT_HERE if column in lacking else _cell(runs, kind, protocol) for runs in own.values())
+        seeds = sorted({run["seed"] for runs in own.values() for run in runs})
+        rows.append((column, *shown, " ".join(map(str, seeds))))
+    title = f"{kind} test samples, `{protocol}`"
+    return Table(title, ("data", *NAMES, "seeds"), tuple(rows), (_standing(by_cell, kind, protocol),))
 
 
 def _cell(runs: Runs, kind: str, protocol: str) -> str:
@@ -213,19 +217,17 @@ def _ahead(own: Mapping[str, str | None]) -> list[str]:
     return [name for name, standing in own.items() if standing == "ahead"]
 
 
-def _clusters(item: Item, by_cell: Mapping[str, Mapping[str, Runs]]) -> Table:
+def _clusters(by_cell: Mapping[str, Mapping[str, Runs]]) -> Table:
     """How many clusters were found, and their agreement with the true ones."""
     names = [name for name in NAMES if name not in ("SOLO", "FedAvg", "FedAvg, label prior")]
     rows = []
     for column, own in by_cell.items():
         found = (clusters_and_ari(own[name]) if own[name] else (NOT_RUN, "-") for name in names)
         rows.append((column, *(n if ari == "-" else f"{n}, {ari}" for n, ari in found)))
-    return Table(
-        f"{item.title}: clusters at the end, and their ARI where true clusters are known", ("data", *names), tuple(rows)
-    )
+    return Table("Clusters at the end, and their ARI where true clusters are known", ("data", *names), tuple(rows))
 
 
-def _below(item: Item, by_cell: Mapping[str, Mapping[str, Runs]]) -> Table:
+def _below(by_cell: Mapping[str, Mapping[str, Runs]]) -> Table:
     """Shares of clients below local training."""
     rows = []
     for column, own in by_cell.items():
@@ -237,7 +239,7 @@ def _below(item: Item, by_cell: Mapping[str, Mapping[str, Runs]]) -> Table:
         ]
         rows.append((column, *(over_seeds(values, 0) for values in shares)))
     head = tuple(f"{name}: {kind}, {p}" for name in ("FedAvg", OURS) for kind in KINDS for p in PROTOCOLS)
-    return Table(f"{item.title}: clients below local training, %", ("data", *head), tuple(rows))
+    return Table("Clients below local training, %", ("data", *head), tuple(rows))
 
 
 def _scores(run: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
