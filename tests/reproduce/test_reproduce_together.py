@@ -134,6 +134,13 @@ def test_only_seeds_that_all_methods_have_in_common_are_shown(small: Item, made:
     assert {row[-1] for table in shown[:4] for row in table.rows} == {"0"}
 
 
+def test_rows_without_results_are_named_with_the_reason(small: Item, made: dict[str, Any]) -> None:
+    runs = [run for run in made["runs"] if run["column"] == "domains"]
+    shown = kind_of(small).tables(small, {**made, "runs": runs})
+    assert [row[0] for row in shown[0].rows] == ["domains"]
+    assert shown[-1].notes == ("Rows without results: one-domain (not run).",)
+
+
 def test_the_page_of_an_item_has_its_tables_and_no_other_item(
     small: Item, made: dict[str, Any], tmp_path: Path
 ) -> None:

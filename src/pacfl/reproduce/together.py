@@ -5,6 +5,7 @@ PACFL with one cluster.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,7 @@ from pacfl.experiment.config import Run
 from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import PAPERS_PACFL
 from pacfl.experiment.tested_on import on_test
-from pacfl.reproduce.items import NOT_HERE, Item, missing
+from pacfl.reproduce.items import Item, missing
 from pacfl.reproduce.making import Request, asked_columns
 from pacfl.reproduce.missing_runs import run_missing, stored_result
 from pacfl.reproduce.outcome import DIGITS, Outcome, outcome
@@ -148,10 +149,16 @@ def _on(record: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def tables(item: Item, outcome: Outcome) -> list[Table]:
-    """Accuracies for each kind of test samples and protocol, then clusters and clients below local training."""
-    by_cell = {column: _by_name(outcome["runs"], column) for column in item.columns}
-    shown = [_accuracies(by_cell, outcome["missing"], kind, protocol) for kind in KINDS for protocol in PROTOCOLS]
-    return [*shown, _clusters(by_cell), _below(by_cell)]
+    """Accuracies for each kind of test samples and protocol, then clusters and clients below local training.
+
+    Rows of which nothing was run are named once, below the last table.
+    """
+    have = {run["column"] for run in outcome["runs"]}
+    by_cell = {column: _by_name(outcome["runs"], column) for column in item.columns if column in have}
+    shown = [_accuracies(by_cell, kind, protocol) for kind in KINDS for protocol in PROTOCOLS]
+    lacking = [f"{c} ({outcome['missing'].get(c, NOT_RUN)})" for c in item.columns if c not in have]
+    note = (f"Rows without results: {', '.join(lacking)}.",) if lacking else ()
+    return [*shown, _clusters(by_cell), replace(_below(by_cell), notes=note)]
 
 
 def _by_name(runs: Runs, column: str) -> dict[str, Runs]:
@@ -162,12 +169,10 @@ def _by_name(runs: Runs, column: str) -> dict[str, Runs]:
     return {name: [found[seed] for seed in sorted(common) if seed in found] for name, found in by_name.items()}
 
 
-def _accuracies(
-    by_cell: Mapping[str, Mapping[str, Runs]], lacking: Mapping[str, str], kind: str, protocol: str
-) -> Table:
+def _accuracies(by_cell: Mapping[str, Mapping[str, Runs]], kind: str, protocol: str) -> Table:
     rows = []
     for column, own in by_cell.items():
-        shown = (NOT_HERE if column in lacking else _cell(runs, kind, protocol) for runs in own.values())
+        shown = (_cell(runs, kind, protocol) for runs in own.values())
         seeds = sorted({run["seed"] for runs in own.values() for run in runs})
         rows.append((column, *shown, " ".join(map(str, seeds))))
     title = f"{kind} test samples, `{protocol}`"
