@@ -137,3 +137,12 @@ def test_random_planes_and_lines_meet_at_known_angles() -> None:
     assert random_angle(2, 1, "smallest") == pytest.approx(90 / 3**0.5, rel=0.3)
     assert random_angle(100_000, 1, "smallest") == pytest.approx(90, rel=0.05)
     assert random_angle(4, 3, "smallest") == pytest.approx(0, abs=1e-4)
+
+
+@pytest.mark.parametrize("angle", [30.0, 89.0])
+def test_two_clients_with_large_noise_are_guaranteed_nothing_whatever_is_found(angle: float) -> None:
+    between = np.array([[0.0, angle], [angle, 0.0]])
+    halves = [np.full(32, 35.0)] * 2
+    chosen = choose_threshold(between, halves, signatures=[np.eye(200)[:, :1]] * 2)
+    assert chosen.labels.max() == int(angle > 80)
+    assert "too few" in str(chosen.evidence.not_guaranteed_because)

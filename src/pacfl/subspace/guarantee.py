@@ -16,6 +16,7 @@ from pacfl.subspace.proximity import Measure, Signatures, component_angles
 Array = NDArray[np.float64]
 
 MOST_NOISE: Final = 0.2  # of the angle between random subspaces, without a check by the angles within clusters
+FEW: Final = 5  # clients, whose angles do not show whether noise is as it was measured
 MOST_EXCESS: Final = 0.15  # of the angles within clusters over the noise scale
 PAIRS: Final = 64  # of random subspaces
 MOST_FEATURES: Final = 1000  # of random subspaces: with more, angles are hardly larger
@@ -77,6 +78,8 @@ def doubts_about_noise(ratios: Array, labels: Labels, margin: float, share: floa
     height. share: the largest noise scale over the angle between random signatures.
     """
     n, start, squares, pairs = len(labels), 0, 0.0, 0
+    if 1 < n < FEW and share > MOST_NOISE:  # whatever was found: a claim must not depend on it
+        return [f"{n} clients are too few to check noise that is {share:.0%} of the largest difference"]
     for i in range(n - 1):
         row = ratios[start : start + n - 1 - i][labels[i + 1 :] == labels[i]]
         squares, pairs, start = squares + float(row @ row), pairs + len(row), start + n - 1 - i

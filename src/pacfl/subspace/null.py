@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 SIMULATIONS: Final = 500  # federations drawn under the null: enough to know the scale of its maxima to 5 %
 PANEL: Final = 300  # clients at most in one simulation, so that it takes seconds for any federation
 FEWEST: Final = 20  # maxima from which a limit is known
+ACCURACY: Final = 0.15  # of noise scales: a height that exceeds the typical one by less is no difference
 MOST_SPREAD: Final = 3.0  # times that of a typical client, which one client may add to the spread of all
 
 
@@ -41,25 +42,33 @@ def null_limits(
     pairs = np.triu_indices(panel, 1)
     draws = (_null_draw(noise_scale, known, bounded, dimensions, pairs, rng) for _ in range(SIMULATIONS))
     maxima = np.array([highest(scipy_linkage(draw, linkage), panel) for draw in draws])
-    return limits_of_all(maxima, n, panel, linkage, error_rate)
+    return limits_of_all(maxima, n, panel, linkage, error_rate, ACCURACY)
 
 
-def limits_of_all(maxima: Array, n: int, panel: int, linkage: Linkage, error_rate: float) -> tuple[Array, float]:
+def limits_of_all(
+    maxima: Array, n: int, panel: int, linkage: Linkage, error_rate: float, accuracy: float = 0.0
+) -> tuple[Array, float]:
     """The limits of n clients from the highest merges of random panels of them: (simulations, classes of the panel).
 
     The highest merge of n clients is the highest of n / panel panels: a limit that they all pass with probability r is
     one that a panel passes with r · panel / n. The furthest two of n clients, which complete linkage merges, are of
     (n / panel)² pairs of panels. Groups of clients by chance are larger among more clients, though less than in
-    proportion; Ward's heights grow with the root of the size of groups.
+    proportion; Ward's heights grow with the root of the size of groups. No limit is nearer to the typical height than
+    the noise is known.
     """
     share, classes = panel / n, n.bit_length() - 1
     rate = error_rate / classes * (share**2 if linkage == "complete" else share)
     # A class with too few merges has the limit of the one below it, which contains it
-    limits = np.fmin.accumulate([gumbel_limit(column[column > 0], rate) for column in maxima.T])
+    limits = np.fmin.accumulate([_limit(column[column > 0], rate, accuracy) for column in maxima.T])
     like = np.log2(np.maximum(2.0 ** np.arange(classes) * np.sqrt(share), 1.0)).astype(np.intp)
     grown = 1 / np.sqrt(share) if linkage == "ward" else 1.0
     typical = np.quantile(maxima[:, 0], 0.5**share) * grown
     return limits[np.minimum(like, len(limits) - 1)] * grown, float(typical)
+
+
+def _limit(maxima: Array, rate: float, accuracy: float) -> float:
+    limit = gumbel_limit(maxima, rate)
+    return limit if np.isnan(limit) else float(max(limit, (1 + accuracy) * np.median(maxima)))
 
 
 def gumbel_limit(maxima: Array, rate: float) -> float:
