@@ -139,6 +139,15 @@ def test_rows_without_results_are_named_with_the_reason(small: Item, made: dict[
     shown = kind_of(small).tables(small, {**made, "runs": runs})
     assert [row[0] for row in shown[0].rows] == ["domains"]
     assert shown[-1].notes == ("Rows without results: one-domain (not run).",)
+    assert shown[0].notes[0].startswith("Of 1 complete rows")
+
+
+def test_nothing_is_said_about_pacfl_where_it_was_not_run(small: Item, made: dict[str, Any]) -> None:
+    runs = [{k: v for k, v in run.items() if k != "pacfl_gains"} for run in made["runs"]]
+    without = {**made, "runs": [run for run in runs if name_of(run["algorithm"]) != OURS]}
+    for table in kind_of(small).tables(small, without)[:4]:
+        assert table.notes == ()
+        assert all(row[NAMES.index(OURS) + 1] == "not run" and "≈" not in "".join(row) for row in table.rows)
 
 
 def test_the_page_of_an_item_has_its_tables_and_no_other_item(

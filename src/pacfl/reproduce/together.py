@@ -175,8 +175,8 @@ def _accuracies(by_cell: Mapping[str, Mapping[str, Runs]], kind: str, protocol: 
         shown = (_cell(runs, kind, protocol) for runs in own.values())
         seeds = sorted({run["seed"] for runs in own.values() for run in runs})
         rows.append((column, *shown, " ".join(map(str, seeds))))
-    title = f"{kind} test samples, `{protocol}`"
-    return Table(title, ("data", *NAMES, "seeds"), tuple(rows), (_standing(by_cell, kind, protocol),))
+    title = f"{kind.capitalize()} test samples, `{protocol}`"
+    return Table(title, ("data", *NAMES, "seeds"), tuple(rows), _standing(by_cell, kind, protocol))
 
 
 def _cell(runs: Runs, kind: str, protocol: str) -> str:
@@ -205,8 +205,8 @@ def compared(runs: Runs, kind: str, protocol: str) -> str | None:
     return "ahead" if mean < -noise else "behind" if mean > noise else "tied"
 
 
-def _standing(by_cell: Mapping[str, Mapping[str, Runs]], kind: str, protocol: str) -> str:
-    """In how many cells PACFL is first, and where it is not."""
+def _standing(by_cell: Mapping[str, Mapping[str, Runs]], kind: str, protocol: str) -> tuple[str, ...]:
+    """In how many cells PACFL is first, and where it is not; nothing if no row is complete."""
     complete = {column: own for column, own in by_cell.items() if all(own.values()) and "pacfl_gains" in own["SOLO"][0]}
     found = {
         column: {name: compared(runs, kind, protocol) for name, runs in own.items() if name != OURS}
@@ -215,7 +215,7 @@ def _standing(by_cell: Mapping[str, Mapping[str, Runs]], kind: str, protocol: st
     alone = [column for column, own in found.items() if set(own.values()) == {"behind"}]
     behind = [f"{column} ({', '.join(ahead)})" for column, own in found.items() if (ahead := _ahead(own))]
     text = f"Of {len(found)} complete rows PACFL is first alone in {len(alone)}"
-    return f"{text}, and behind in {len(behind)}{': ' if behind else ''}{'; '.join(behind)}."
+    return (f"{text}, and behind in {len(behind)}{': ' if behind else ''}{'; '.join(behind)}.",) if found else ()
 
 
 def _ahead(own: Mapping[str, str | None]) -> list[str]:
