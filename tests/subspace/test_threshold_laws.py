@@ -183,3 +183,14 @@ def test_no_limit_is_nearer_to_what_chance_shows_than_noise_is_known() -> None:
     for error in (1.0, 0.9):
         chosen = choose_threshold(angles, [own * error for own in halves], "complete")
         assert chosen.labels.max() == 0
+
+
+@pytest.mark.parametrize("linkage", ["average", "ward"])
+def test_noise_that_is_strong_in_one_direction_splits_nobody(linkage: Linkage) -> None:
+    """A direction with a quarter of the noise pulls groups of clients apart, as the share of one of two classes does."""
+    rng = np.random.default_rng(1)
+    scales = np.sqrt(np.concatenate([[0.25], np.full(40, 0.75 / 40)]))
+    for _ in range(10):
+        angles = squareform(pdist(rng.standard_normal((30, 41)) * scales))
+        halves = [np.sqrt(2 * (rng.standard_normal((32, 41)) ** 2 @ scales**2)) for _ in range(30)]
+        assert choose_threshold(angles, halves, linkage).labels.max() == 0

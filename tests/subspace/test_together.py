@@ -15,9 +15,9 @@ from pacfl.subspace import (
 )
 from pacfl.subspace import split_half_angles as halves_of
 from pacfl.subspace.class_clustering import cluster_classes
-from pacfl.subspace.class_null import _heights, _null_sums, noise_spectrum
+from pacfl.subspace.class_null import _heights, _null_sums
 from pacfl.subspace.classes import SPLITS, as_messages, from_messages
-from pacfl.subspace.null import highest
+from pacfl.subspace.null import highest, noise_spectrum
 from pacfl.subspace.pairs import ClassPairs, class_noise, compare_classes
 from pacfl.subspace.weighted import reassign, weighted_merges
 

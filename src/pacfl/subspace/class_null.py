@@ -5,10 +5,9 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.stats import gamma
 
-from pacfl.subspace.null import FEWEST, PANEL, limits_of_all
+from pacfl.subspace.null import FEWEST, PANEL, limits_of_all, noise_spectrum
 from pacfl.subspace.pairs import ClassNoise
 
 Array = NDArray[np.float64]
@@ -16,8 +15,6 @@ Floats = NDArray[np.float32]
 
 SIMULATIONS: Final = 200
 AT_ONCE: Final = 1 << 20  # numbers in a matrix of simulations
-DIRECTIONS: Final = 200  # of noise at most
-SMALL: Final = 0.02  # share of the noise that is left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,22 +146,3 @@ def newcomer_limit(noise: ClassNoise, newcomer: int, members: NDArray[np.intp], 
     of_rank = np.broadcast_to(2 / noise.spread, noise.variances.shape[1:]).ravel()[used]
     variance = (of_rank * shares[used] ** 2 * spread).sum()
     return float(np.sqrt(gamma.isf(error_rate, 1 / variance, scale=variance)))
-
-
-def noise_spectrum(dimensions: float) -> Array:
-    """Shares of the noise in its directions, strongest first: k^-a, with a such that (Σ)² / Σ² is `dimensions`.
-
-    Noise of real data is not the same in all directions: on CIFAR-10 the strongest has an eighth to a quarter of
-    it, as this law says. Noise that is equal in all directions would pull apart groups of clients less.
-    """
-    k = np.arange(1.0, DIRECTIONS + 1)
-
-    def excess(a: float) -> float:
-        return float((k**-a).sum() ** 2 / (k ** (-2 * a)).sum() - dimensions)
-
-    if dimensions <= 1.001:
-        return np.ones(1)
-    shares = k ** -brentq(excess, 0.0, 12.0) if excess(0.0) > 0 else np.ones(DIRECTIONS)
-    shares /= shares.sum()
-    strongest: Array = shares[: int(np.searchsorted(np.cumsum(shares), 1 - SMALL)) + 1]
-    return strongest
