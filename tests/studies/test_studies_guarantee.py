@@ -1,6 +1,7 @@
 """The study of the error rate: its rows, its populations and its shortcuts are what it says."""
 
 import json
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -115,18 +116,21 @@ def test_one_federation_can_be_seen_again(monkeypatch: pytest.MonkeyPatch) -> No
     assert seen[2].not_judged == shown["labels"].count(-1)
 
 
-def test_a_split_is_counted_within_groups_that_share_classes() -> None:
-    """Two clients without a common class are not compared: two clusters of them are no split."""
-    row = SMALL | {"compare": "classes", "classes": 2, "clients": 2}
+def test_clusters_that_nothing_compares_are_no_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pairs of clients, each with a class of its own: two clusters, and no difference was measured."""
+    monkeypatch.setattr(null, "SIMULATIONS", 30)
+    row = SMALL | {"compare": "classes", "classes": 2, "clients": 4}
     rng = np.random.default_rng(0)
+    samples = [3 * np.eye(4)[0] + rng.normal(size=(40, 4)) for _ in range(4)]
     clients = [
-        together.ClientSignature(
-            np.eye(4)[:, :1], np.ones(32), study.class_signatures(rng.normal(size=(9, 4)), [c] * 9)
-        )
-        for c in (0, 1)
+        together.ClientSignature(np.eye(4)[:, :1], np.ones(32), study.class_signatures(x, [name] * 40))
+        for x, name in zip(samples, "aabb", strict=True)
     ]
-    found = study.found_in(row, clients, np.zeros((2, 2)))
+    found = study.found_in(row, clients, np.zeros((4, 4)))
+    assert found.apart
     assert not found.split
+    same = [replace(c, classes=study.class_signatures(x, ["a"] * 40)) for c, x in zip(clients, samples, strict=True)]
+    assert not study.found_in(row, same, np.zeros((4, 4))).apart
 
 
 def test_bounds_are_exact() -> None:
