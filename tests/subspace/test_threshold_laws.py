@@ -187,7 +187,7 @@ def test_no_limit_is_nearer_to_what_chance_shows_than_noise_is_known() -> None:
 
 @pytest.mark.parametrize("linkage", ["average", "ward"])
 def test_noise_that_is_strong_in_one_direction_splits_nobody(linkage: Linkage) -> None:
-    """A direction with a quarter of the noise pulls groups of clients apart, as the share of one of two classes does."""
+    """A direction with a quarter of the noise pulls groups of clients apart, as the share of a class does."""
     rng = np.random.default_rng(1)
     scales = np.sqrt(np.concatenate([[0.25], np.full(40, 0.75 / 40)]))
     for _ in range(10):
