@@ -227,7 +227,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2, help="federations of each data set and difference")
     parser.add_argument(
-        "--first", type=int, default=1000, help="first seed; the method was developed on those below 100"
+        "--first", type=int, default=2000, help="first seed; the method was developed on those below 1100"
     )
     parser.add_argument("--only", default="", help="data sets or differences that contain this")
     options = parser.parse_args()
