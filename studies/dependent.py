@@ -6,6 +6,10 @@ DATA: the folder with watch.npz (x, y, subject, side; one recording for each sub
 clusters found from all windows, from the first and from the second half of every recording, clients in none, and the
 adjusted Rand index, over clients that are in clusters of both, between the clusterings of the two halves and, the
 least, between these and that of all windows.
+
+    python -m studies.dependent --few
+
+How often federations of one distribution are split if clients have few groups: why there is a least number.
 """
 
 import sys
@@ -17,9 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl import PACFLClustering
-from pacfl.subspace import DependenceWarning, adjusted_rand_index
+from pacfl.subspace import (
+    ClientSignature,
+    DependenceWarning,
+    adjusted_rand_index,
+    class_signatures,
+    cluster_clients,
+    signature,
+    split_half_angles,
+    units,
+)
 
 Array = NDArray[Any]
+FEDERATIONS: Final = 300
 GROUPS: Final = ("none", "blocks of 5", "blocks of 10", "blocks of 20", "recordings")
 
 
@@ -55,9 +69,32 @@ def agreement(a: Array, b: Array) -> float:
     return adjusted_rand_index(a[both], b[both]) if both.sum() > 1 else float("nan")
 
 
-def main() -> None:
-    """Print the table."""
-    with np.load(Path(sys.argv[1]) / "watch.npz") as watch:
+def few_groups() -> None:
+    """12 clients of one distribution in three dimensions, with groups of six samples that resemble each other."""
+    units.FEWEST_UNITS = 1  # type: ignore[misc]
+    for n_groups in (4, 5, 6, 8, 12):
+        split = {"inputs": 0, "classes": 0}
+        for seed in range(FEDERATIONS):
+            rng = np.random.default_rng(seed)
+            clients = [few(rng, n_groups) for _ in range(12)]
+            for compare in ("inputs", "classes"):
+                found = cluster_clients(clients, compare).labels
+                split[compare] += int(found.max() > 0)
+        print(f"{n_groups} groups: of {FEDERATIONS} federations, split by {split}", flush=True)
+
+
+def few(rng: np.random.Generator, n_groups: int) -> ClientSignature:
+    """The signature of a client."""
+    groups = np.repeat(np.arange(n_groups), 6)
+    shared, own = rng.standard_normal((n_groups, 3))[groups], rng.standard_normal((len(groups), 3))
+    x = (np.sqrt(0.7) * shared + np.sqrt(0.3) * own) * [6, 3, 1] + [20, 0, 0]
+    angles = split_half_angles(x, 1, measures=["smallest"], groups=groups)["smallest"]
+    return ClientSignature(signature(x, 1), angles, class_signatures(x, np.zeros(len(x), int), groups=groups))
+
+
+def wrist_sensors(folder: Path, show: bool) -> None:
+    """Print the table of wrist sensors."""
+    with np.load(folder / "watch.npz") as watch:
         x, y, subject, side = (watch[name] for name in ("x", "y", "subject", "side"))
     recording = (subject.astype(np.intp) * 2 + side) * 10 + y
     late = np.zeros(len(y), dtype=bool)
@@ -81,9 +118,12 @@ def main() -> None:
                     f"{min(with_all):.2f} |",
                     flush=True,
                 )
-                if "--show" in sys.argv:
+                if show:
                     print(*found, sep="\n")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1] == "--few":
+        few_groups()
+    else:
+        wrist_sensors(Path(sys.argv[1]), "--show" in sys.argv)

@@ -63,7 +63,7 @@ def test_clients_with_other_labels_are_apart_and_those_without_evidence_in_no_cl
     assert summary["compare"] == "classes"
     assert summary["pairs"] == {"classes": 28, "inputs": 0, "none": 8}
     reason = (
-        "no class has 4 samples, or 6 groups of samples that depend on each other, or the minimum count it was signed "
+        "no class has 4 samples, or 12 groups of samples that depend on each other, or the minimum count it was signed "
         "with; sign more samples"
     )
     assert summary["not_judged"] == {"small": reason}

@@ -96,19 +96,36 @@ def test_clients_of_dependent_samples_are_split_without_groups_and_not_with_them
     assert _n_clusters(clients, [np.arange(n) // 25] * 10, compare) == 1
 
 
-def test_too_few_groups_have_no_noise() -> None:
+def test_noise_is_not_known_from_too_few_groups() -> None:
     x = independent(np.random.default_rng(0), 60)
     groups = np.arange(60) % (FEWEST_UNITS - 1)
-    assert all(len(angles) == 0 for angles in split_half_angles(x, 1, groups=groups).values())
+    largest = {"smallest": 90, "entrywise": 90, "sum": 180, "trace": 180}
+    for measure, angles in split_half_angles(x, 2, groups=groups).items():
+        assert set(angles.tolist()) == {largest[measure]}
     assert len(class_signatures(x, np.zeros(60), groups=groups)) == 0
-    assert len(split_half_angles(x, 1, groups=np.arange(60) % FEWEST_UNITS)["smallest"]) > 0
+    assert split_half_angles(x, 1, groups=np.arange(60) % FEWEST_UNITS)["smallest"].max() < 90
+    assert split_half_angles(x, 7, groups=np.arange(60) % FEWEST_UNITS)["smallest"].min() == 90  # six groups in a half
     assert len(class_signatures(x, np.zeros(60), groups=np.arange(60) % FEWEST_UNITS)) == 1
 
 
 def test_one_group_with_most_samples_does_not_suffice_beside_small_ones() -> None:
     groups = np.minimum(np.arange(60), 10)  # ten groups of one sample and one of fifty
     assert effective_count(groups) == 1
-    assert len(split_half_angles(independent(np.random.default_rng(0), 60), 1, groups=groups)["smallest"]) == 0
+    assert split_half_angles(independent(np.random.default_rng(0), 60), 1, groups=groups)["smallest"].min() == 90
+
+
+@pytest.mark.parametrize("n_known", [0, 4, 12])
+def test_clients_with_too_few_groups_join_nobody_and_change_nothing_for_others(n_known: int) -> None:
+    rng = np.random.default_rng(0)
+    groups = [np.arange(200) // (10 if i < n_known else 25) for i in range(16)]
+    clients = []
+    for i, own in enumerate(groups):
+        x = independent(rng, 200) + 20 * (i % 2) * np.eye(FEATURES)[5]
+        angles = split_half_angles(x, 1, measures=["smallest"], groups=own)["smallest"]
+        clients.append(ClientSignature(signature(x, 1), angles))
+    everybody = cluster_clients(clients, "inputs")
+    assert everybody.labels.tolist() == [0, 1] * (n_known // 2) + [-1] * (16 - n_known)
+    assert "groups" in everybody.evidence["not_judged"]["15"]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -46,7 +46,7 @@ def noise_obstacle(noise: float, random_angle: float | None) -> str:
         )
     return (
         f"its own noise of {noise:.3g}° is as large as a difference could be ({random_angle:.3g}° between signatures "
-        "with nothing in common); sign more samples, a lower rank, other preprocessing, or labels"
+        "with nothing in common); sign more samples, or groups of them, a lower rank, other preprocessing, or labels"
     )
 
 

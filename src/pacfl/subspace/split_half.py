@@ -44,15 +44,16 @@ def split_half_angles(
     (`pacfl.subspace.saturated`).
 
     groups (n,) of any kind: samples of one group depend on each other, and no split separates them. Noise falls with
-    the number of groups; it is not known from few of them, or if one has most of the samples.
+    the number of groups. It is not known from few of them, or if one has most of the samples: then all angles are the
+    largest there are, and the client is too noisy to be compared.
     """
     check_rank(rank)
     rows = as_rows(x)
     named = None if labels is None else as_labels(labels, len(rows))
     units = as_groups(groups, len(rows))
     grouped = int(units.max()) + 1 < len(rows)
-    if not is_enough(units):
-        return {measure: np.empty(0) for measure in measures}
+    if grouped and (not is_enough(units) or (int(units.max()) + 1) // 2 < rank):
+        return {m: np.full(SPLITS, 90.0 if m in OF_FIRST else 90.0 * rank) for m in measures}
     of_first = [measure for measure in measures if measure in OF_FIRST and named is None and not grouped]
     of_all = [measure for measure in measures if measure not in of_first]
     angles: SplitHalfAngles = {}

@@ -153,6 +153,8 @@ def choose(
         return null_limits(noise[clients], bool(known.any()), energies, linkage, error_rate, rng)
 
     compared = np.flatnonzero(known) if known.any() else np.arange(len(square))
+    if farthest is not None and (noise[compared] < farthest).any():
+        compared = compared[noise[compared] < farthest]  # others know nothing, and are no measure for what is typical
     limits, null_height = null_of(compared)
     noisy = too_noisy(noise[compared], reference_scale(noise[compared]), limits[0], farthest)
     if noisy.any() and len(square) > 1:

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Halves = list[tuple[Indices, Indices]]
 
-FEWEST_UNITS: Final = 6  # groups of equal size: from four, noise is known so badly that equal clients split
+FEWEST_UNITS: Final = 12  # groups of equal size: from fewer, noise is known so badly that equal clients may split
 MANY_UNITS: Final = 32  # groups that are drawn even if they have more samples than are needed of independent ones
 MOST_ROWS: Final = 512  # of all groups together; more are condensed
 
