@@ -15,6 +15,7 @@ Floats = NDArray[np.float32]
 
 SIMULATIONS: Final = 200
 AT_ONCE: Final = 1 << 20  # numbers in a matrix of simulations
+CLASSES: Final = 24  # that are simulated one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,28 +56,53 @@ def _sample(variances: Floats, rng: np.random.Generator) -> Floats:
 def _null_sums(variances: Floats, spread: Array, batch: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Σ w T and Σ w of clients that have the same distribution, for many federations: (batch, n, n), (n, n).
 
-    variances (n, classes, rank) in units of noise, infinite where a client has no such direction.
+    variances (n, classes, rank) in units of noise, infinite where a client has no such direction. Of very many classes
+    those with most evidence are simulated, and the sum of all others is normal.
     """
     n = len(variances)
     squares, weights = np.zeros((batch, n, n), np.float32), np.zeros((n, n), np.float32)
     spectra = [np.sqrt(noise_spectrum(dimensions)).astype(np.float32) for dimensions in spread]
-    for of_class in variances.swapaxes(0, 1):
-        drawn = None
-        for variance, scales in zip(of_class.T, spectra, strict=True):
-            owners = np.flatnonzero(np.isfinite(variance))
-            if len(owners) < 2:
+    order = np.argsort(-(1 / variances).sum(axis=(0, 2)), kind="stable")
+    for of_class in variances[:, order[:CLASSES]].swapaxes(0, 1):
+        anybody = np.flatnonzero(np.isfinite(of_class).any(axis=1))
+        if len(anybody) < 2:
+            continue
+        # Directions of one class turn together
+        drawn = rng.standard_normal((batch, len(anybody), max(map(len, spectra))), np.float32)
+        for variance, scales in zip(of_class[anybody].T, spectra, strict=True):
+            has = np.isfinite(variance)
+            if has.sum() < 2:
                 continue
-            if drawn is None:  # directions of one class turn together
-                drawn = rng.standard_normal((batch, n, max(map(len, spectra))), np.float32)
-            own = variance[owners]
-            errors = drawn[:, owners, : len(scales)] * (scales * np.sqrt(own / 2)[:, None])
+            own = variance[has]
+            errors = drawn[:, has, : len(scales)] * (scales * np.sqrt(own / 2)[:, None])
             lengths = (errors**2).sum(axis=2)
             squared = lengths[:, :, None] + lengths[:, None] - 2 * errors @ errors.swapaxes(1, 2)
             weight = 2 / (own[:, None] + own)
-            at = np.ix_(owners, owners)
-            squares[:, at[0], at[1]] += weight**2 * np.maximum(squared, 0.0)
+            at = np.ix_(anybody[has], anybody[has])
+            squares[:, *at] += weight**2 * np.maximum(squared, 0.0)
             weights[at] += weight
+    if len(order) > CLASSES:
+        _add_normal(squares, weights, variances[:, order[CLASSES:]], spread, rng)
     return squares, weights
+
+
+def _add_normal(squares: Floats, weights: Floats, variances: Floats, spread: Array, rng: np.random.Generator) -> None:
+    """Add the sums over many classes: normal, with the part of each client's own noise and that of each pair."""
+    batch, n, _ = squares.shape
+    total, of_clients, of_pairs = (np.zeros((n, n), np.float32) for _ in range(3))
+    for variance in variances.swapaxes(0, 1):
+        for own, dimensions in zip(variance.T, spread, strict=True):
+            owners = np.flatnonzero(np.isfinite(own))
+            at, own = np.ix_(owners, owners), own[owners]
+            weight = 2 / (own[:, None] + own)
+            total[at] += weight
+            of_clients[at] += weight**4 * (own**2)[:, None] / (2 * dimensions)
+            of_pairs[at] += weight**4 * own[:, None] * own / dimensions
+    each = rng.standard_normal((batch, n, 1), np.float32) * np.sqrt(of_clients)
+    upper = np.triu(rng.standard_normal((batch, n, n), np.float32), 1)
+    noise = each + each.swapaxes(1, 2) + (upper + upper.swapaxes(1, 2)) * np.sqrt(of_pairs)
+    squares += np.maximum(total + noise, 0.0)
+    weights += total
 
 
 def _heights(squares: Floats, weights: Floats) -> tuple[Array, Array]:
