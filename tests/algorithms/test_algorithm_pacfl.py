@@ -248,6 +248,20 @@ def test_a_client_whose_data_drifted_moves_and_nobody_else_does() -> None:
     assert back.cluster_of == before.cluster_of
 
 
+def test_a_client_that_comes_back_with_other_labels_is_placed_anew() -> None:
+    """Its inputs are the same, but for the noise of their order: only the names of its classes tell."""
+    clients = pool(("upright",), (150,) * 9)
+    relabelled = replace(clients, train=replace(clients.train, y=(clients.train.y + 1) % 10))
+    algorithm = PACFL(compare="classes")
+    plain, other = (side(algorithm, which) for which in (clients, relabelled))
+    before = algorithm.init_server(model())
+    before = algorithm.admit(before, {c: (other if c > 4 else plain).profile(0, c) for c in range(9)})
+    assert partition(before).tolist() == [0] * 5 + [1] * 4
+    drifted = algorithm.admit(before, {2: other.profile(1, 2)})
+    assert partition(drifted).tolist() == [0, 0, 1, 0, 0, 1, 1, 1, 1]
+    assert partition(algorithm.admit(drifted, {2: plain.profile(2, 2)})).tolist() == partition(before).tolist()
+
+
 def test_everybody_may_drift_at_once() -> None:
     before = trained(admitted(GIVEN, range(12)), 0, 1, 2)
     after = GIVEN.admit(before, {c: profiles(GIVEN)[(c + 4) % 12] for c in range(12)})

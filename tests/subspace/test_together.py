@@ -1,5 +1,7 @@
 """Laws of comparisons class by class: who should learn together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import linkage
@@ -8,6 +10,7 @@ from pacfl.subspace import (
     ClientSignature,
     adjusted_rand_index,
     assign,
+    class_null,
     class_signatures,
     cluster_clients,
     evidence_of,
@@ -196,15 +199,24 @@ def test_names_of_classes_and_order_of_clients_do_not_matter():
     assert adjusted_rand_index(plain.labels[order], shuffled.labels) == 1
 
 
-def test_one_client_that_claims_huge_noise_does_not_prevent_a_split():
-    clients = federation(10, equal, relabel=[IDENTITY, SHIFTED])
-    liar = clients[0]
-    claimed = class_signatures(*samples(np.random.default_rng(9), equal(None, 0)))
-    claimed = type(claimed)(
-        claimed.names, claimed.counts, claimed.directions, np.full_like(claimed.split_half_angles, 59.0)
-    )
-    found = cluster_clients([ClientSignature(liar.basis, liar.split_half_angles, claimed), *clients[1:]])
-    assert adjusted_rand_index(found.labels[1:], np.arange(1, 10) % 2) == 1
+CLAIMS = {
+    "huge noise": lambda own: replace(own, split_half_angles=np.full_like(own.split_half_angles, 59.0)),
+    "no noise": lambda own: replace(own, split_half_angles=np.zeros_like(own.split_half_angles)),
+    "noise of 0 or 90 degrees": lambda own: replace(
+        own, split_half_angles=np.where(np.arange(SPLITS) % 2, 90.0, np.zeros_like(own.split_half_angles))
+    ),
+    "many samples": lambda own: replace(own, counts=np.full_like(own.counts, 10**9)),
+    "few samples": lambda own: replace(own, counts=np.full_like(own.counts, 4)),
+    "all the same direction": lambda own: replace(own, directions=np.tile(own.directions[:, :, :1], CLASSES)),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.parametrize("relabel", [[IDENTITY, SHIFTED], [IDENTITY]], ids=["two clusters", "one"])
+def test_whatever_one_client_claims_others_have_the_same_clusters(claim, relabel):
+    clients = [c.classes for c in federation(11, equal, relabel=relabel)]
+    found = cluster_classes([CLAIMS[claim](clients[0]), *clients[1:]], 0.001)
+    assert adjusted_rand_index(found.labels[1:], np.arange(1, 11) % len(relabel)) == 1
 
 
 def test_weighted_linkage_with_equal_weights_is_average_linkage_of_squares():
@@ -242,6 +254,20 @@ def test_simulated_federations_are_merged_as_real_ones():
         assert typical[one] == pytest.approx(np.median(tree[:, 2] ** 2), rel=1e-4)
 
 
+def test_the_sum_of_very_many_classes_is_simulated_with_its_mean_and_spread(monkeypatch):
+    """60 classes one by one, and as 24 and a normal sum: the same weights, means and standard deviations."""
+    variances = np.random.default_rng(1).random((6, 60, 1)).astype(np.float32) + 0.5
+    variances[0, 20:] = np.inf
+    made = {}
+    for classes in (24, 60):
+        monkeypatch.setattr(class_null, "CLASSES", classes)
+        squares, weights = _null_sums(variances, np.array([12.0]), 4000, np.random.default_rng(2))
+        made[classes] = weights, squares.mean(axis=0), squares.std(axis=0)
+    upper = np.triu_indices(6, 1)
+    for few, all_of_them, within in zip(made[24], made[60], (1e-5, 0.01, 0.06), strict=True):
+        np.testing.assert_allclose(few[upper], all_of_them[upper], rtol=within)
+
+
 def test_distances_within_one_distribution_are_noise():
     """T has mean 1: over federations of one distribution and unequal sizes, within five per cent."""
     rng = np.random.default_rng(4)
@@ -251,6 +277,63 @@ def test_distances_within_one_distribution_are_noise():
         pairs = compare_classes(made, class_noise(made))
         found.append(pairs.squares.sum() / pairs.weights.sum())
     assert np.mean(found) == pytest.approx(1, abs=0.05)
+
+
+def degenerate(rng, n, sizes, turned=False):
+    """Clients of ten classes whose second direction is any of three equally strong ones; turned: or one of two."""
+    plane = np.linalg.qr(np.random.default_rng(1).standard_normal((FEATURES, 3)))[0]
+    means = 3 * np.random.default_rng(2).standard_normal((10, FEATURES))
+    made = []
+    for i in range(n):
+        y = np.repeat(np.arange(10), sizes[i])
+        strength = (4.0, 2.0, 2.0) if i % 2 else (2.0, 4.0, 2.0)
+        own = rng.standard_normal((len(y), 3)) * (strength if turned else (3.0, 3.0, 3.0))
+        made.append(class_signatures(means[y] + own @ plane.T + 0.7 * rng.standard_normal((len(y), FEATURES)), y))
+    return made
+
+
+def test_directions_that_samples_do_not_determine_separate_nobody():
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        assert cluster_classes(degenerate(rng, 30, rng.integers(15, 150, 30)), 0.001).labels.max() == 0
+
+
+def test_weakly_determined_directions_are_compared_between_many_clients():
+    """Halves of twelve samples differ by more than 45 degrees; in eight clients nothing says how noisy that is."""
+    many, few = (degenerate(np.random.default_rng(0), n, [12] * n, turned=True) for n in (40, 8))
+    assert np.isinf(class_noise(few).variances[:, :, 1]).all()
+    assert np.isfinite(class_noise(many).variances[:, :, 1]).mean() > 0.5
+    found = cluster_classes(many, 0.001)
+    assert found.weakly
+    assert adjusted_rand_index(found.labels, np.arange(40) % 2) == 1
+
+
+def test_one_extreme_sample_is_not_the_direction_of_its_class():
+    x, y = samples(np.random.default_rng(0), [20])
+    plain = class_signatures(x, y).directions[0, :, 0]
+    x[0] = 1e6 * np.eye(FEATURES)[0]
+    assert abs(plain @ class_signatures(x, y).directions[0, :, 0]) > 0.97
+
+
+def test_the_error_rate_is_guaranteed_but_for_stated_doubts():
+    same = cluster_clients(federation(12, equal))
+    assert same.evidence["guaranteed"] is True
+    assert same.evidence["not_guaranteed_because"] is None
+    assert "not guaranteed" not in same.evidence["reasons"]
+    apart = cluster_clients(federation(6, equal, relabel=[IDENTITY, IDENTITY + 10]), compare="classes")
+    assert "2 groups of clients that have no class in common" in apart.evidence["not_guaranteed_because"]
+    clients = federation(12, equal)
+    for i, one in enumerate(clients):  # everybody claims a fifth of its noise
+        claimed = replace(one.classes, split_half_angles=one.classes.split_half_angles / 5)
+        clients[i] = replace(one, classes=claimed)
+    noisy = cluster_clients(clients)
+    assert noisy.labels.max() > 0 or "times the noise, which may be too low" in noisy.evidence["not_guaranteed_because"]
+
+
+def test_nobody_who_can_be_compared_is_undetermined():
+    found = cluster_clients([client(*samples(np.random.default_rng(i), [3] * CLASSES)) for i in range(3)], "classes")
+    assert found.labels.tolist() == [-1] * 3
+    assert found.evidence["finding"] == "undetermined"
 
 
 def test_the_spectrum_of_noise_has_the_dimensions_asked_for():

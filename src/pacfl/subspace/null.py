@@ -174,5 +174,5 @@ def noise_spectrum(dimensions: float) -> Array:
         return np.ones(1)
     shares = k ** -brentq(excess, 0.0, 12.0) if excess(0.0) > 0 else np.ones(DIRECTIONS)
     shares /= shares.sum()
-    strongest: Array = shares[: int(np.searchsorted(np.cumsum(shares), 1 - SMALL)) + 1]
-    return strongest
+    shares = shares[: int(np.searchsorted(np.cumsum(shares), 1 - SMALL)) + 1]
+    return np.asarray(shares / shares.sum())

@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from pacfl.subspace.class_clustering import ClassClusters, assign_by_classes, cluster_classes
+from pacfl.subspace.class_clustering import GROUP, ClassClusters, assign_by_classes, cluster_classes
 from pacfl.subspace.classes import FEWEST, ClassSignatures, no_classes
 from pacfl.subspace.clustering import Clustering, InputsCut, assign_newcomers, cluster
+from pacfl.subspace.guarantee import MOST_EXCESS
 from pacfl.subspace.hierarchy import Labels, Linkage, in_order_of_appearance
 from pacfl.subspace.newcomers import MergeSuggestion
 from pacfl.subspace.proximity import Measure, proximity
-from pacfl.subspace.threshold import ERROR_RATE, Evidence
+from pacfl.subspace.threshold import ERROR_RATE, Evidence, Finding
 from pacfl.subspace.units import FEWEST_UNITS
 
 Compare = Literal["auto", "inputs", "classes"]
 COMPARES: Final[tuple[Compare, ...]] = get_args(Compare)
 DISSOLVED: Final = 0.5  # below which Hennig calls a cluster dissolved
-UNVERIFIED: Final = "the error rate of comparisons by class is not verified"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ def cluster_clients(
         reference_scale=reference,
         threshold=float(classes.limits[0]) * reference if np.isfinite(classes.limits[0]) else reference,
         labels=labels,
-        evidence=_evidence(classes, labels, groups, clients, n_clusters, caveats, also_inputs),
+        evidence=_evidence(classes, labels, groups, clients, n_clusters, caveats, inputs if also_inputs else None),
         classes=replace(classes, labels=labels),
         inputs=InputsCut(inputs.threshold, inputs.reference_scale, inputs.labels) if also_inputs else None,
     )
@@ -242,15 +242,18 @@ def _evidence(
     clients: Sequence[ClientSignature],
     n_clusters: int | None,
     caveats: Sequence[str],
-    also_inputs: bool,
+    inputs: Clustering | None,
 ) -> dict[str, Any]:
-    """Why these clusters, ready for JSON."""
-    pairs = _compared(classes, groups, also_inputs)
+    """Why these clusters, ready for JSON; inputs: of the same clients, where they decide beside classes."""
+    pairs = _compared(classes, groups, inputs is not None)
     not_judged = {str(i): obstacle(clients[i]) for i in np.flatnonzero(labels < 0).tolist()}
     found = int(labels.max(initial=-1)) + 1
     n_groups = len({int(group) for group, client in zip(groups, clients, strict=True) if len(_classes(client))})
     reasons = _reasons(classes, found, pairs, len(not_judged), n_groups, n_clusters)
-    doubt = "; ".join([UNVERIFIED, *caveats]) if n_clusters is None else "the number of clusters was given"
+    doubts = (
+        ["the number of clusters was given"] if n_clusters else [*caveats, *_doubts(classes, n_groups, pairs, inputs)]
+    )
+    doubt = "; ".join(dict.fromkeys(doubts)) or None
     if n_clusters is not None:
         return {
             "finding": "given",
@@ -262,13 +265,16 @@ def _evidence(
             "not_judged": not_judged,
         }
     stable = classes.reproducibility is None or classes.reproducibility >= DISSOLVED
+    finding: Finding = "distinct" if stable else "gradual"
+    if found <= 1:
+        finding = "homogeneous" if found else "undetermined"
     evidence = Evidence(
-        finding="homogeneous" if found <= 1 else "distinct" if stable else "gradual",
-        reasons=f"{reasons} This error rate is not guaranteed: {doubt}.",
+        finding=finding,
+        reasons=reasons if doubt is None else f"{reasons} This error rate is not guaranteed: {doubt}.",
         error_rate=ERROR_RATE,
         floor=float(classes.noise.reference[classes.directions[0]]),
         floors_from="clients",
-        guaranteed=False,
+        guaranteed=doubt is None,
         not_guaranteed_because=doubt,
         null_height=classes.null_height,
         null_limits=tuple(float(limit) for limit in classes.limits if np.isfinite(limit)),
@@ -282,6 +288,19 @@ def _evidence(
     )
     content: dict[str, Any] = json.loads(json.dumps(asdict(evidence)))
     return content
+
+
+def _doubts(classes: ClassClusters, n_groups: int, pairs: Mapping[str, int], inputs: Clustering | None) -> list[str]:
+    """What speaks against the error rate in this federation."""
+    doubts = []
+    within = float(np.sqrt(classes.calibration))
+    if within > 1 + MOST_EXCESS:
+        doubts.append(f"classes within clusters differ by {within:.2f} times the noise, which may be too low")
+    if n_groups > 1 and inputs is None:
+        doubts.append(f"nothing was compared between {n_groups} groups of clients that have no class in common")
+    if pairs["inputs"] and inputs is not None and inputs.evidence["not_guaranteed_because"]:
+        doubts.append(f"by inputs: {inputs.evidence['not_guaranteed_because']}")
+    return doubts
 
 
 def _compared(classes: ClassClusters, groups: Labels, also_inputs: bool) -> dict[str, int]:
@@ -311,8 +330,9 @@ def _reasons(
     limits = classes.limits[np.isfinite(classes.limits)]
     by_chance, outcome, stability = "", "", ""
     if len(limits):
+        some, first = ("Groups of 4 clients", limits[GROUP]) if classes.weakly else ("Clients", limits[0])
         by_chance = (
-            f" Clients of one distribution would differ by up to {limits[0]:.2f} times the noise, large groups of "
+            f" {some} of one distribution would differ by up to {first:.2f} times the noise, large groups of "
             f"them by {limits[-1]:.2f}, in all but {ERROR_RATE:.1%} of cases"
         )
         outcome = ", and all do." if found <= 1 else "."
