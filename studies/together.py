@@ -45,10 +45,32 @@ SHIFTS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+EVERY: Final = ("cifar10", "mnist_m", "fmnist", "usps")
+
+
+def _mix(sets: Sequence[str], counts: Sequence[int], size: int, disjoint_labels: bool = False) -> dict[str, Any]:
+    """Clients that have one of several sets each; digits and others have the same names of classes, or other ones."""
+    return {
+        "options": {"sets": list(sets), "disjoint_labels": disjoint_labels},
+        "scheme": {"kind": "by-set", "counts": list(counts), "size": size},
+    }
+
+
+MIXES: Final[dict[str, dict[str, Any]]] = {
+    "MIX-4m, other names": _mix(EVERY, (32, 26, 28, 14), 500, disjoint_labels=True),
+    "MIX-4m, same names": _mix(EVERY, (32, 26, 28, 14), 500),
+    "95 Fashion-MNIST, 5 USPS": _mix(("fmnist", "usps"), (95, 5), 140),
+    "95 CIFAR-10, 5 MNIST-M": _mix(("cifar10", "mnist_m"), (95, 5), 160),
+    "95 MNIST-M, 5 CIFAR-10": _mix(("mnist_m", "cifar10"), (95, 5), 130),
+}
+MIXED_SETS: Final = "several sets"
+
+
 def outcome(folder: Path, name: str, shift: str, n_clients: int, seed: int) -> dict[str, Any]:
     """The clusters found in one federation."""
-    scheme, groups = build_division(SHIFTS[shift])
-    dataset = load_dataset(name, folder)
+    mix = MIXES.get(shift)
+    scheme, groups = build_division(SHIFTS[shift] if mix is None else mix["scheme"])
+    dataset = load_dataset(name, folder) if mix is None else load_dataset("mixture", folder, **mix["options"])
     divided = partition(dataset, scheme, n_clients, stream(seed, "partition"))
     if groups is not None:
         dataset, divided = grouped(dataset, divided, groups, stream(seed, "groups"))
@@ -79,7 +101,9 @@ def outcomes(
 ) -> Iterator[dict[str, Any]]:
     """All outcomes, by two processes; those in the file `store`, one JSON line each, are not computed again."""
     known = [json.loads(line) for line in store.read_text().splitlines()] if store and store.exists() else []
-    asked = [(name, shift, n_clients, seed) for seed in seeds for name in sets for shift in shifts]
+    asked = [(name, shift, n_clients, seed) for seed in seeds for name in sets for shift in shifts if shift in SHIFTS]
+    asked += [(MIXED_SETS, shift, 100, seed) for seed in seeds for shift in shifts if shift in MIXES]
+    asked.sort(key=lambda key: key[3])
     done = {(o["set"], o["shift"], o["clients"], o["seed"]): o for o in known}
     yield from (done[key] for key in asked if key in done)
     jobs = [(folder, *key) for key in asked if key not in done]
@@ -96,7 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--sets", nargs="*", default=list(SETS))
-    parser.add_argument("--shifts", nargs="*", default=list(SHIFTS))
+    parser.add_argument("--shifts", nargs="*", default=[*SHIFTS, *MIXES])
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
@@ -105,20 +129,32 @@ def main() -> None:
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     found = list(outcomes(args.data, args.sets, args.shifts, args.clients, seeds, args.store))
     print(f"{args.clients} clients, seeds {seeds.start} to {seeds.stop - 1}\n")
-    print("| set | difference | samples, median | wanted | found (times) | ARI, mean | ARI, least | not judged |")
-    print("|---|---|---|---|---|---|---|---|")
-    for name in args.sets:
-        for shift in args.shifts:
-            rows = [o for o in found if (o["set"], o["shift"]) == (name, shift)]
-            if not rows:
-                continue
-            counts = sorted({o["clusters"] for o in rows})
-            times = ", ".join(f"{k} ({sum(o['clusters'] == k for o in rows)})" for k in counts)
-            aris = [o["ari"] for o in rows]
-            print(
-                f"| {name} | {shift} | {rows[0]['samples']} | {rows[0]['wanted']} | {times} | {np.mean(aris):.3f} "
-                f"| {min(aris):.3f} | {max(o['not_judged'] for o in rows)} |"
-            )
+    columns = [name for name in args.sets if any(o["set"] == name for o in found)]
+    if columns:
+        print("\n".join([f"| difference | wanted | {' | '.join(columns)} |", "|---" * (2 + len(columns)) + "|"]))
+    for shift in args.shifts:
+        of_shift = [o for o in found if o["shift"] == shift]
+        cells = [_cell([o for o in of_shift if o["set"] == name]) for name in columns]
+        if of_shift and shift in SHIFTS:
+            print(f"| {shift} | {of_shift[0]['wanted']} | {' | '.join(cells)} |")
+    if any(o["set"] == MIXED_SETS for o in found):
+        print("\n| clients of several sets | wanted | found |\n|---|---|---|")
+    for shift in args.shifts:
+        of_shift = [o for o in found if o["shift"] == shift]
+        if of_shift and shift in MIXES:
+            print(f"| {shift} | {of_shift[0]['wanted']} | {_cell(of_shift)} |")
+
+
+def _cell(rows: Sequence[dict[str, Any]]) -> str:
+    """Numbers of clusters found, how often, and how well they agree with the true ones where not completely."""
+    if not rows:
+        return ""
+    counts = sorted({o["clusters"] for o in rows})
+    found = ", ".join(f"{k} ({sum(o['clusters'] == k for o in rows)})" for k in counts)
+    least, mean = min(o["ari"] for o in rows), float(np.mean([o["ari"] for o in rows]))
+    left = max(o["not_judged"] for o in rows)
+    agreement = "" if least == 1 else f"; ARI {mean:.3f}, least {least:.3f}"
+    return found + agreement + (f"; {left} not judged" if left else "")
 
 
 if __name__ == "__main__":
