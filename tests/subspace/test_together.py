@@ -321,13 +321,27 @@ def test_the_error_rate_is_guaranteed_but_for_stated_doubts():
     assert same.evidence["not_guaranteed_because"] is None
     assert "not guaranteed" not in same.evidence["reasons"]
     apart = cluster_clients(federation(6, equal, relabel=[IDENTITY, IDENTITY + 10]), compare="classes")
-    assert "2 groups of clients that have no class in common" in apart.evidence["not_guaranteed_because"]
+    assert "2 groups of clients, which have no class in common" in apart.evidence["not_guaranteed_because"]
+    assert apart.evidence["finding"] == "undetermined"
     clients = federation(12, equal)
     for i, one in enumerate(clients):  # everybody claims a fifth of its noise
         claimed = replace(one.classes, split_half_angles=one.classes.split_half_angles / 5)
         clients[i] = replace(one, classes=claimed)
     noisy = cluster_clients(clients)
     assert noisy.labels.max() > 0 or "times the noise, which may be too low" in noisy.evidence["not_guaranteed_because"]
+
+
+def test_groups_that_only_noise_separates_are_not_split():
+    """Three of five clients share a class; the two others share another one, and the third class is noise for all."""
+    rng, noise = np.random.default_rng(0), np.random.default_rng(1).standard_normal
+    clients = []
+    for i in range(5):
+        x, y = samples(rng, [30 if i < 3 else 0, 0 if i < 3 else 30])
+        clients.append(client(np.vstack([x, noise((20, FEATURES))]), np.concatenate([y, np.full(20, 2)])))
+    found = cluster_clients(clients, "classes")
+    assert found.labels.tolist() == [0, 0, 0, -1, -1]
+    assert "too noisy" in found.evidence["not_judged"]["3"]
+    assert cluster_clients(clients).evidence["pairs"] == {"classes": 4, "inputs": 6, "none": 0}
 
 
 def test_nobody_who_can_be_compared_is_undetermined():

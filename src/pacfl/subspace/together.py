@@ -65,9 +65,12 @@ def cluster_clients(
     if by_inputs:
         return inputs
     classes = cluster_classes([_classes(client) for client in clients], ERROR_RATE, n_clusters=n_clusters)
-    groups = _connected(clients)
+    groups = _compared_groups(classes, clients)
     also_inputs = compare == "auto" and n_clusters is None
-    labels = _across(classes.labels, groups, inputs.labels) if also_inputs else classes.labels
+    if also_inputs:
+        labels = _across(classes.labels, groups, inputs.labels)
+    else:
+        labels = classes.labels if n_clusters else _without_small_groups(classes.labels, _connected(clients), groups)
     reference = float(classes.noise.reference[classes.directions[0]])
     return replace(
         inputs,
@@ -119,7 +122,8 @@ def compared_pairs(clustering: Clustering, clients: Sequence[ClientSignature]) -
     n = len(clustering.labels)
     if clustering.classes is None:
         return {"classes": 0, "inputs": n * (n - 1) // 2, "none": 0}
-    return _compared(clustering.classes, _connected(clients), clustering.inputs is not None)
+    groups = _compared_groups(clustering.classes, clients)
+    return _compared(clustering.classes, groups, clustering.inputs is not None)
 
 
 def obstacle(client: ClientSignature) -> str:
@@ -186,6 +190,23 @@ def _connected(clients: Sequence[ClientSignature]) -> Labels:
     return np.where([client.classes is None for client in clients], -1, found[: len(clients)]).astype(np.intp)
 
 
+def _compared_groups(classes: ClassClusters, clients: Sequence[ClientSignature]) -> Labels:
+    """Groups of clients that chains of compared pairs connect: (n,); -1 for clients without labels."""
+    _, found = connected_components(coo_matrix(classes.pairs.weights > 0), directed=False)
+    return np.where([client.classes is None for client in clients], -1, found).astype(np.intp)
+
+
+def _without_small_groups(labels: Labels, connected: Labels, groups: Labels) -> Labels:
+    """Of clients with common classes that noise hides, only the largest group is in clusters: (n,), -1 for others."""
+    left = labels.copy()
+    for chain in np.unique(connected):
+        members = np.flatnonzero((connected == chain) & (labels >= 0))
+        if len(members):
+            left[members[groups[members] != np.bincount(groups[members]).argmax()]] = -1
+    left[left >= 0] = in_order_of_appearance(left[left >= 0]) if (left >= 0).any() else left[left >= 0]
+    return left
+
+
 def _across(labels: Labels, groups: Labels, by_inputs: Labels) -> Labels:
     """Clusters of different groups joined where their inputs are in one cluster, and clients without labels assigned.
 
@@ -248,7 +269,7 @@ def _evidence(
     pairs = _compared(classes, groups, inputs is not None)
     not_judged = {str(i): obstacle(clients[i]) for i in np.flatnonzero(labels < 0).tolist()}
     found = int(labels.max(initial=-1)) + 1
-    n_groups = len({int(group) for group, client in zip(groups, clients, strict=True) if len(_classes(client))})
+    n_groups = len(np.unique(groups[(labels >= 0) & (groups >= 0)]))
     reasons = _reasons(classes, found, pairs, len(not_judged), n_groups, n_clusters)
     doubts = (
         ["the number of clusters was given"] if n_clusters else [*caveats, *_doubts(classes, n_groups, pairs, inputs)]
@@ -266,8 +287,10 @@ def _evidence(
         }
     stable = classes.reproducibility is None or classes.reproducibility >= DISSOLVED
     finding: Finding = "distinct" if stable else "gradual"
-    if found <= 1:
-        finding = "homogeneous" if found else "undetermined"
+    if found == 1:
+        finding = "homogeneous"
+    elif found == 0 or (found == n_groups and inputs is None):  # nothing was compared, or none of what is apart
+        finding = "undetermined"
     evidence = Evidence(
         finding=finding,
         reasons=reasons if doubt is None else f"{reasons} This error rate is not guaranteed: {doubt}.",
@@ -297,7 +320,7 @@ def _doubts(classes: ClassClusters, n_groups: int, pairs: Mapping[str, int], inp
     if within > 1 + MOST_EXCESS:
         doubts.append(f"classes within clusters differ by {within:.2f} times the noise, which may be too low")
     if n_groups > 1 and inputs is None:
-        doubts.append(f"nothing was compared between {n_groups} groups of clients that have no class in common")
+        doubts.append(f"nothing was compared between {n_groups} groups of clients, which have no class in common")
     if pairs["inputs"] and inputs is not None and inputs.evidence["not_guaranteed_because"]:
         doubts.append(f"by inputs: {inputs.evidence['not_guaranteed_because']}")
     return doubts
@@ -320,9 +343,9 @@ def _reasons(
     """The evidence in a few sentences."""
     compared = f"{pairs['classes']} of {sum(pairs.values())} pairs of clients were compared class by class"
     if pairs["inputs"]:
-        compared += f", {pairs['inputs']} that no chain of shared classes connects by their inputs"
+        compared += f", {pairs['inputs']} that no chain of compared classes connects by their inputs"
     if pairs["none"]:
-        compared += f"; {pairs['none']} share no class and carry no evidence"
+        compared += f"; {pairs['none']} share no class that can be compared and carry no evidence"
     many = "One cluster" if found == 1 else f"{found} clusters"
     left = "" if not not_judged else f" {not_judged} cannot be judged and joined nobody."
     if given is not None:
@@ -345,5 +368,5 @@ def _reasons(
         )
     elif found > 1:
         stability = " There are too few clients to see whether halves of them give the same clusters."
-    joint = f" {n_groups} groups of clients have no class in common." if n_groups > 1 else ""
+    joint = f" {n_groups} groups of clients have no class in common that can be compared." if n_groups > 1 else ""
     return f"{many}: {compared}.{joint}{by_chance}{outcome}{stability}{left}"
