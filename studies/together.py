@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pacfl.data import build_division, grouped, load_dataset, partition
 from pacfl.learning.randomness import stream
 from pacfl.subspace import (
     ClientSignature,
     adjusted_rand_index,
+    assign,
     class_signatures,
     cluster_clients,
     signature,
@@ -68,19 +70,8 @@ MIXED_SETS: Final = "several sets"
 
 def outcome(folder: Path, name: str, shift: str, n_clients: int, seed: int) -> dict[str, Any]:
     """The clusters found in one federation."""
-    mix = MIXES.get(shift)
-    scheme, groups = build_division(SHIFTS[shift] if mix is None else mix["scheme"])
-    dataset = load_dataset(name, folder) if mix is None else load_dataset("mixture", folder, **mix["options"])
-    divided = partition(dataset, scheme, n_clients, stream(seed, "partition"))
-    if groups is not None:
-        dataset, divided = grouped(dataset, divided, groups, stream(seed, "groups"))
-    clients = []
-    for rows in divided.train_indices:
-        x, y = dataset.x_train[rows], dataset.y_train[rows]
-        own = split_half_angles(x, 3, measures=["smallest"])["smallest"]
-        clients.append(ClientSignature(signature(x, 3), own, class_signatures(x, y)))
+    clients, truth = federation(folder, name, shift, n_clients, seed)
     found = cluster_clients(clients)
-    truth = np.zeros(n_clients, dtype=np.intp) if divided.true_cluster is None else divided.true_cluster
     judged = found.labels >= 0
     return {
         "set": name,
@@ -92,8 +83,40 @@ def outcome(folder: Path, name: str, shift: str, n_clients: int, seed: int) -> d
         "ari": adjusted_rand_index(truth[judged], found.labels[judged]),
         "not_judged": int((~judged).sum()),
         "separation": found.evidence["separation"],
-        "samples": int(np.median([len(rows) for rows in divided.train_indices])),
     }
+
+
+def placed(folder: Path, name: str, shift: str, n_clients: int, seed: int) -> dict[str, int]:
+    """What happens to half of the clients that come later."""
+    clients, truth = federation(folder, name, shift, n_clients, seed)
+    order = np.random.default_rng(seed).permutation(n_clients)
+    old, new = np.split(order, [n_clients // 2])
+    found = cluster_clients([clients[i] for i in old])
+    joined, _ = assign(found, [clients[i] for i in old], [clients[i] for i in new])
+    of_new, n_clusters = joined.labels[len(old) :], int(found.labels.max()) + 1
+    homes = [int(np.bincount(truth[old][found.labels == k]).argmax()) for k in range(n_clusters)]
+    wrong = [0 <= k < n_clusters and homes[k] != true for k, true in zip(of_new.tolist(), truth[new], strict=True)]
+    opened = int((of_new >= n_clusters).sum())
+    return {"newcomers": len(new), "opened": opened, "wrong": sum(wrong), "not judged": int((of_new < 0).sum())}
+
+
+def federation(
+    folder: Path, name: str, shift: str, n_clients: int, seed: int
+) -> tuple[list[ClientSignature], NDArray[np.intp]]:
+    """What clients send, and their true clusters."""
+    mix = MIXES.get(shift)
+    scheme, groups = build_division(SHIFTS[shift] if mix is None else mix["scheme"])
+    dataset = load_dataset(name, folder) if mix is None else load_dataset("mixture", folder, **mix["options"])
+    divided = partition(dataset, scheme, n_clients, stream(seed, "partition"))
+    if groups is not None:
+        dataset, divided = grouped(dataset, divided, groups, stream(seed, "groups"))
+    clients = []
+    for rows in divided.train_indices:
+        x, y = dataset.x_train[rows], dataset.y_train[rows]
+        own = split_half_angles(x, 3, measures=["smallest"])["smallest"]
+        clients.append(ClientSignature(signature(x, 3), own, class_signatures(x, y)))
+    truth = np.zeros(n_clients, dtype=np.intp) if divided.true_cluster is None else divided.true_cluster
+    return clients, truth
 
 
 def outcomes(
@@ -125,8 +148,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--store", type=Path, help="a file of outcomes, to go on after an interruption")
+    parser.add_argument("--newcomers", action="store_true", help="place half of the clients later, and count errors")
     args = parser.parse_args()
     seeds = range(args.first_seed, args.first_seed + args.seeds)
+    if args.newcomers:
+        _print_newcomers(args.data, args.sets, args.shifts, args.clients, seeds)
+        return
     found = list(outcomes(args.data, args.sets, args.shifts, args.clients, seeds, args.store))
     print(f"{args.clients} clients, seeds {seeds.start} to {seeds.stop - 1}\n")
     columns = [name for name in args.sets if any(o["set"] == name for o in found)]
@@ -143,6 +170,16 @@ def main() -> None:
         of_shift = [o for o in found if o["shift"] == shift]
         if of_shift and shift in MIXES:
             print(f"| {shift} | {of_shift[0]['wanted']} | {_cell(of_shift)} |")
+
+
+def _print_newcomers(
+    folder: Path, sets: Sequence[str], shifts: Sequence[str], n_clients: int, seeds: Sequence[int]
+) -> None:
+    print("| difference | newcomers | opened a cluster | in a wrong one | not judged |\n|---|---|---|---|---|")
+    for shift in shifts:
+        names = sets if shift in SHIFTS else [MIXED_SETS]
+        found = [placed(folder, name, shift, n_clients, seed) for name in names for seed in seeds]
+        print(f"| {shift} | {' | '.join(str(sum(one[key] for one in found)) for key in found[0])} |", flush=True)
 
 
 def _cell(rows: Sequence[dict[str, Any]]) -> str:

@@ -21,7 +21,7 @@ from pacfl.subspace.class_clustering import cluster_classes
 from pacfl.subspace.class_null import _heights, _null_sums
 from pacfl.subspace.classes import SPLITS, as_messages, from_messages
 from pacfl.subspace.null import highest, noise_spectrum
-from pacfl.subspace.pairs import ClassPairs, class_noise, compare_classes
+from pacfl.subspace.pairs import ClassNoise, ClassPairs, class_noise, compare_classes
 from pacfl.subspace.weighted import reassign, weighted_merges
 
 FEATURES, CLASSES = 20, 4
@@ -252,6 +252,23 @@ def test_simulated_federations_are_merged_as_real_ones():
         tree = weighted_merges(ClassPairs(squares[one] * off, weights * off, weights * off))
         np.testing.assert_allclose(highest_merges[one], highest(tree, 9), rtol=1e-4)
         assert typical[one] == pytest.approx(np.median(tree[:, 2] ** 2), rel=1e-4)
+
+
+def test_limits_from_a_panel_of_clients_are_not_lower_than_those_of_all(monkeypatch):
+    variances = np.exp(np.random.default_rng(0).uniform(-1, 1, (60, 1, 1))) * np.ones((60, 3, 1))
+    noise = ClassNoise(
+        names=("a", "b", "c"),
+        variances=np.concatenate([variances, np.full_like(variances, np.inf)], axis=2),
+        typical=np.ones((3, 2)),
+        excess=np.ones((3, 2)),
+        reference=np.ones(2),
+        spread=np.array([6.0, 1.0]),
+    )
+    of_all = class_null.class_limits(noise, 0.001, np.random.default_rng(1))
+    monkeypatch.setattr(class_null, "PANEL", 20)
+    of_panel = class_null.class_limits(noise, 0.001, np.random.default_rng(1))
+    assert (of_panel.limits >= 0.98 * of_all.limits).all()  # 200 simulations know a limit to about two per cent
+    assert of_panel.limits[0] < 1.1 * of_all.limits[0]
 
 
 def test_the_sum_of_very_many_classes_is_simulated_with_its_mean_and_spread(monkeypatch):
