@@ -116,7 +116,7 @@ def share_found(difference: Difference, groups: tuple[Pool, Pool], clients: int,
         try:
             with replaced(limits) if limits else recorded(limits):
                 labels = clustered(dict(how), some, angles).labels
-        except StopIteration:  # more simulations than in the first federation
+        except (StopIteration, IndexError):  # other simulations than in the first federation
             labels = clustered(dict(how), some, angles).labels
         found += int(labels.max()) > 0
     return found / FEDERATIONS
