@@ -1,3 +1,6 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -133,6 +136,33 @@ def test_what_a_model_says_of_a_sample_does_not_depend_on_what_it_was_asked_befo
     for start in range(0, 60, n):
         piecemeal.predictions(rows[start : start + n], engine, model().initial, test)
     assert piecemeal.predictions(rows, engine, model().initial, test)[1].tobytes() == once.tobytes()
+
+
+def test_two_threads_that_ask_at_once_see_what_the_model_says() -> None:
+    """Each for samples of its own, the first of all: neither loses what it computed."""
+    engine, test = Eager(model()), pool().test
+    w, parts = model().initial, [np.arange(20), np.arange(20, 40)]
+    logits = np.concatenate([engine.evaluate(w, Samples(test.x[rows], test.y[rows]))[0] for rows in parts])
+    both_computed = threading.Barrier(2)
+
+    class Outputs(np.ndarray):  # both threads have outputs before either stores its own
+        @property
+        def shape(self) -> tuple[int, ...]:
+            with suppress(threading.BrokenBarrierError):
+                both_computed.wait(0.2)
+            return logits.shape
+
+    class Fixed:
+        batch_dependent = False
+
+        def evaluate(self, w: Vector, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+            return engine.evaluate(w, samples)[0].view(Outputs), np.zeros(len(samples.y), dtype=np.float32)
+
+    cache = PredictionCache(len(test.y))
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda rows: cache.predictions(rows, Fixed(), w, test), parts))
+    seen, _ = cache.predictions(np.arange(40), Fixed(), w, test)
+    np.testing.assert_allclose(seen, logits, rtol=0, atol=1e-6)
 
 
 def test_models_are_distinguished_and_old_ones_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,6 +221,7 @@ class PredictionCache:
         self._computed = np.zeros(n, dtype=bool)
         self._outputs: NDArray[np.float32] | None = None  # (n, outputs), as wide as the model's first ones
         self._losses = np.zeros(n, dtype=np.float32)
+        self._lock = threading.Lock()
 
     @property
     def nbytes(self) -> int:
@@ -238,8 +239,9 @@ class PredictionCache:
             # Batches of one size, filled up by repeating samples: other sizes may round differently
             batch = np.resize(part, at_once)
             outputs, losses = engine.evaluate(w, SampleSubset(test, batch))
-            if self._outputs is None:
-                self._outputs = np.zeros((len(self._losses), *outputs.shape[1:]), dtype=np.float32)
+            with self._lock:  # two threads may be the first
+                if self._outputs is None:
+                    self._outputs = np.zeros((len(self._losses), *outputs.shape[1:]), dtype=np.float32)
             self._outputs[part], self._losses[part] = outputs[: len(part)], losses[: len(part)]
         self._computed[new] = True
         assert self._outputs is not None  # rows are never empty
