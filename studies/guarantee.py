@@ -21,7 +21,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -56,6 +56,7 @@ from pacfl.subspace import (
     threshold,
     together,
 )
+from pacfl.subspace.weighted import Limits as ClassLimits
 from studies.covering import Row, Rule, covering_rows
 from studies.populations import SETS, SIMULATED, Population
 
@@ -259,9 +260,8 @@ def lowest(of_each: Sequence[Limits]) -> Limits:
     """The lowest of the limits of many federations, less the range of all of them."""
 
     def less(limits: Array) -> Array:
-        low, high = limits.min(axis=0), limits.max(axis=0)
-        finite = np.isfinite(low)
-        return np.asarray(low - np.subtract(high, low, where=finite, out=np.zeros_like(low)))
+        low, high = limits.min(axis=0), np.where(np.isfinite(limits), limits, -np.inf).max(axis=0)
+        return np.asarray(low - np.subtract(high, low, where=np.isfinite(low), out=np.zeros_like(low)))
 
     return _pooled(of_each, less)
 
@@ -278,17 +278,20 @@ def _pooled(of_each: Sequence[Limits], how: Callable[[Array], Array]) -> Limits:
 def _pooled_calls(of_each: Sequence[list[Any]], how: Callable[[Array], Array]) -> list[Any]:
     pooled: list[Any] = []
     for k in range(max(map(len, of_each), default=0)):
-        same = sorted((made[k] for made in of_each if len(made) > k), key=lambda one: float(heights(one)[0]))
-        length = max(len(heights(one)) for one in same)
-        limits = how(np.stack([np.pad(heights(one), (0, length - len(heights(one))), mode="edge") for one in same]))
-        middle = same[len(same) // 2]
-        pooled.append((limits, *middle[1:]) if isinstance(middle, tuple) else replace(middle, limits=limits))
+        made = [own[k] for own in of_each if len(own) > k]
+        found = [as_array(one) for one in made]
+        order = np.argsort([one[0, 0] for one in found], kind="stable")
+        length = max(one.shape[1] for one in found)
+        limits = how(np.stack([np.pad(one, ((0, 0), (0, length - one.shape[1])), mode="edge") for one in found]))
+        middle = made[order[len(order) // 2]]
+        pooled.append((limits[0] if len(limits) == 1 else ClassLimits(*limits), middle[1]))
     return pooled
 
 
-def heights(made: Any) -> Array:
-    """The limits of chance of one simulation."""
-    return np.asarray(made[0] if isinstance(made, tuple) else made.limits)
+def as_array(made: tuple[Any, float]) -> Array:
+    """The limits of one simulation, those of heights first: (kinds, classes of size)."""
+    limits = made[0]
+    return np.stack([limits.heights, limits.contrasts] if isinstance(limits, ClassLimits) else [limits])
 
 
 @dataclass
@@ -315,8 +318,8 @@ class Screening:
             return screened
         found = self._full(row, clients, angles)
         calls = [pair for name, own in self.simulated[-1].items() for pair in zip(own, low[name], strict=False)]
-        both = [(heights(a), heights(b)) for a, b in calls]
-        self.below += any((a[: len(b)] < b[: len(a)]).any() for a, b in both)
+        both = [(as_array(a), as_array(b)) for a, b in calls]
+        self.below += any((a[:, : b.shape[1]] < b[:, : a.shape[1]]).any() for a, b in both)
         return found
 
     def _full(self, row: Row, clients: Sequence[ClientSignature], angles: Array) -> Found:

@@ -22,7 +22,7 @@ from pacfl.subspace.class_null import _heights, _null_sums
 from pacfl.subspace.classes import SPLITS, as_messages, from_messages
 from pacfl.subspace.null import highest, noise_spectrum
 from pacfl.subspace.pairs import ClassNoise, ClassPairs, class_noise, compare_classes
-from pacfl.subspace.weighted import reassign, weighted_merges
+from pacfl.subspace.weighted import merge_contrasts, reassign, weighted_merges
 
 FEATURES, CLASSES = 20, 4
 MEANS = 3 * np.random.default_rng(7).standard_normal((CLASSES, FEATURES))
@@ -243,15 +243,48 @@ def test_pairs_without_evidence_do_not_change_the_dendrogram():
 
 
 def test_simulated_federations_are_merged_as_real_ones():
-    variances = np.random.default_rng(1).random((9, 3, 1)).astype(np.float32) + 0.5
+    variances = np.random.default_rng(1).random((24, 3, 1)).astype(np.float32) + 0.5
     variances[0, 1:] = np.inf
     squares, weights = _null_sums(variances, np.array([5.0]), 4, np.random.default_rng(2))
-    off = np.where(np.eye(9, dtype=bool), 0.0, 1.0)
-    highest_merges, typical = _heights(squares.copy(), weights)
+    off = np.where(np.eye(24, dtype=bool), 0.0, 1.0)
+    highest_merges, highest_contrasts = _heights(squares.copy(), weights)
     for one in range(4):
-        tree = weighted_merges(ClassPairs(squares[one] * off, weights * off, weights * off))
-        np.testing.assert_allclose(highest_merges[one], highest(tree, 9), rtol=1e-4)
-        assert typical[one] == pytest.approx(np.median(tree[:, 2] ** 2), rel=1e-4)
+        pairs = ClassPairs(squares[one] * off, weights * off, weights * off)
+        tree = weighted_merges(pairs)
+        np.testing.assert_allclose(highest_merges[one], highest(tree, 24), rtol=1e-4)
+        assert highest_contrasts[one, 0] == pytest.approx(merge_contrasts(pairs, tree).max(), rel=1e-4)
+    assert highest_contrasts.any()
+
+
+def test_a_contrast_is_the_height_over_the_distances_inside_both_groups():
+    """Four clients at distance 1 and four at distance 2 from each other, 3 between the groups.
+
+    Inside, Σ squares is 12 · 1 + 12 · 4 = 60 over 24 ordered pairs, so the mean is 2.5 and the contrast 3 / √2.5.
+    """
+    group = np.arange(8) // 4
+    squares = np.where(np.equal.outer(group, group), np.array([1.0, 4.0])[group][:, None], 9.0)
+    np.fill_diagonal(squares, 0.0)
+    ones = 1.0 - np.eye(8)
+    found = merge_contrasts(pairs := ClassPairs(squares, ones, ones), weighted_merges(pairs))
+    np.testing.assert_allclose(found, [0, 0, 0, 0, 0, 0, 3 / np.sqrt(2.5)])
+    fewer = pairs.subset(np.arange(7))
+    assert not merge_contrasts(fewer, weighted_merges(fewer)).any()  # three clients are no group
+
+
+def test_large_groups_are_found_by_their_contrast_where_no_height_exceeds_chance():
+    other = MEANS + 0.17 * np.random.default_rng(9).standard_normal(MEANS.shape)
+    found = cluster_classes([c.classes for c in federation(40, equal, means=[MEANS, other])], 0.001)
+    assert found.heights[0] < found.limits.min()
+    assert adjusted_rand_index(found.labels, np.arange(40) % 2) == 1
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0, 8.0])
+def test_contrasts_do_not_depend_on_how_well_the_noise_is_known(factor):
+    clients = [c.classes for c in federation(20, equal, relabel=[IDENTITY, SHIFTED])]
+    noise = class_noise(clients)
+    pairs = compare_classes(clients, noise)
+    tree, other = weighted_merges(pairs), weighted_merges(pairs.rescaled(factor))
+    np.testing.assert_allclose(merge_contrasts(pairs.rescaled(factor), other), merge_contrasts(pairs, tree))
 
 
 def test_limits_from_a_panel_of_clients_are_not_lower_than_those_of_all(monkeypatch):
@@ -264,11 +297,12 @@ def test_limits_from_a_panel_of_clients_are_not_lower_than_those_of_all(monkeypa
         reference=np.ones(2),
         spread=np.array([6.0, 1.0]),
     )
-    of_all = class_null.class_limits(noise, 0.001, np.random.default_rng(1))
+    of_all, _ = class_null.class_limits(noise, 0.001, np.random.default_rng(1))
     monkeypatch.setattr(class_null, "PANEL", 20)
-    of_panel = class_null.class_limits(noise, 0.001, np.random.default_rng(1))
-    assert (of_panel.limits >= 0.98 * of_all.limits).all()  # 200 simulations know a limit to about two per cent
-    assert of_panel.limits[0] < 1.1 * of_all.limits[0]
+    of_panel, _ = class_null.class_limits(noise, 0.001, np.random.default_rng(1))
+    assert (of_panel.heights >= 0.98 * of_all.heights).all()  # 200 simulations know a limit to about two per cent
+    assert of_panel.heights[0] < 1.1 * of_all.heights[0]
+    assert (of_panel.contrasts >= 0.98 * of_all.contrasts).all()
 
 
 def test_the_sum_of_very_many_classes_is_simulated_with_its_mean_and_spread(monkeypatch):

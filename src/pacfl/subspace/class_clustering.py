@@ -10,19 +10,27 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from pacfl.subspace.agreement import adjusted_rand_index, best_jaccard
-from pacfl.subspace.class_null import NullHeights, class_limits, newcomer_limit
+from pacfl.subspace.class_null import class_limits, newcomer_limit
 from pacfl.subspace.classes import ClassSignatures
 from pacfl.subspace.hierarchy import Labels, cut, in_order_of_appearance, level_of
 from pacfl.subspace.newcomers import MergeSuggestion
 from pacfl.subspace.null import size_classes
 from pacfl.subspace.pairs import ClassNoise, ClassPairs, class_noise, compare_classes
 from pacfl.subspace.stability import FEWEST
-from pacfl.subspace.weighted import differences, reassign, settle, weighted_merges
+from pacfl.subspace.weighted import (
+    GROUP,
+    Limits,
+    contrasts,
+    differences,
+    merge_contrasts,
+    reassign,
+    settle,
+    weighted_merges,
+)
 
 Array = NDArray[np.float64]
 
 CALIBRATIONS: Final = 4  # of the noise by what clusters show; it settles in one or two
-GROUP: Final = 2  # class of size from which clients are a group: 4
 DISSOLVED: Final = 0.5  # agreement below which clusters were not found again
 HALVES: Final = 30  # of the clients, to see whether they give the same clusters
 DIRECTIONS: Final = ((0, 1), (0,), (1,))  # of classes that are compared: all, or one, each at a share of the error rate
@@ -140,12 +148,12 @@ def _clusters(
     rng = np.random.default_rng(seed)
     compared = np.flatnonzero(pairs.weights.any(axis=1))
     known, of_known = pairs.subset(compared), noise.subset(compared)
-    null = class_limits(of_known, error_rate, rng)
+    limits, typical = class_limits(of_known, error_rate, rng)
     if weakly:
         most = 90 / np.sqrt(noise.variances.min())  # no angle is larger
-        null = replace(null, limits=np.where(np.arange(len(null.limits)) < GROUP, most, null.limits))
-    limits, calibration = null.limits, 1.0
-    found = _solve(known, _lowered(known, null), n_clusters)
+        limits = replace(limits, heights=np.where(_of_groups(limits), limits.heights, most))
+    calibration = 1.0
+    found = _solve(known, limits, n_clusters)
     for _ in range(CALIBRATIONS if n_clusters is None else 0):
         before, calibration = found, _within(known, found, of_known)
         found = _solve(known.rescaled(calibration), limits, n_clusters)
@@ -160,8 +168,8 @@ def _clusters(
         labels,
         pairs,
         noise,
-        limits,
-        null.highest,
+        limits.heights,
+        typical,
         tuple(float(h) for h in heights[:10]),
         _separation(known, found, limits),
         _reproducibility(known, found, limits, rng),
@@ -171,7 +179,7 @@ def _clusters(
     )
 
 
-def _solve(pairs: ClassPairs, limits: Array, n_clusters: int | None) -> Labels:
+def _solve(pairs: ClassPairs, limits: Limits, n_clusters: int | None) -> Labels:
     """The dendrogram cut where chance does not reach, or into n_clusters; then every client with its nearest."""
     n = len(pairs.weights)
     if n < 2:
@@ -181,26 +189,16 @@ def _solve(pairs: ClassPairs, limits: Array, n_clusters: int | None) -> Labels:
     finite = np.column_stack([tree[:, :2], heights, tree[:, 3]])
     if n_clusters is not None:
         return reassign(pairs, cut(finite, level_of(finite, min(n_clusters, n))))
-    beyond = np.flatnonzero(heights > limits[np.minimum(size_classes(tree), len(limits) - 1)])
+    beyond = np.flatnonzero(limits.ratios(heights, merge_contrasts(pairs, tree), size_classes(tree)) > 1)
     if not len(beyond):
         return np.zeros(n, dtype=np.intp)
     lowest = heights[beyond].min()
     return settle(pairs, cut(finite, np.nextafter(lowest, 0.0)), limits)
 
 
-def _lowered(pairs: ClassPairs, null: NullHeights) -> Array:
-    """Limits for groups, lower where the noise is less than predicted: merges of the lower half show only noise.
-
-    A single client that differs may have more noise than others, so its limit stays.
-    """
-    if len(pairs.weights) < 2:
-        return null.limits
-    heights = weighted_merges(pairs)[:, 2]
-    shown = float(np.median(heights[np.isfinite(heights)] ** 2)) if np.isfinite(heights).any() else 1.0
-    by_chance = np.log(null.typical)
-    differs = min(np.log(max(shown, 1e-9)) - float(by_chance.mean()) + DOUBTFUL * float(by_chance.std()), 0.0)
-    lowered: Array = null.limits * np.where(np.arange(len(null.limits)) < GROUP, 1.0, np.exp(differs / 2))
-    return lowered
+def _of_groups(limits: Limits) -> NDArray[np.bool_]:
+    """Which of the limits are those of groups: (classes of size,)."""
+    return 2 ** np.arange(len(limits.heights)) >= GROUP
 
 
 def _within(pairs: ClassPairs, labels: Labels, noise: ClassNoise) -> float:
@@ -216,22 +214,21 @@ def _within(pairs: ClassPairs, labels: Labels, noise: ClassNoise) -> float:
     return float(np.exp(max(differs, min(differs + by_chance, 0.0))))
 
 
-def _separation(pairs: ClassPairs, labels: Labels, limits: Array) -> float | None:
+def _separation(pairs: ClassPairs, labels: Labels, limits: Limits) -> float | None:
     if len(labels) == 0 or labels.max() == 0:
         return None
     member = np.eye(int(labels.max()) + 1)[labels]
-    squares, weights = member.T @ pairs.squares @ member, member.T @ pairs.weights @ member
-    sizes = member.sum(axis=0).astype(int)
-    found = [
-        np.sqrt(squares[a, b] / weights[a, b]) / limits[min(int(min(sizes[a], sizes[b])).bit_length(), len(limits)) - 1]
-        for a in range(len(sizes))
-        for b in range(a)
-        if weights[a, b] > 0
-    ]
-    return float(min(found)) if found else None
+    sums = np.stack([member.T @ part @ member for part in pairs.parts[:2]])
+    a, b = np.nonzero(np.tril(sums[1], -1))
+    smaller = np.minimum(*(member.sum(axis=0).astype(np.intp)[k] for k in (a, b)))
+    heights = np.sqrt(sums[0, a, b] / sums[1, a, b])
+    found = limits.ratios(
+        heights, contrasts(heights, sums[:, a, a] + sums[:, b, b], smaller), np.log2(smaller).astype(np.intp)
+    )
+    return float(found.min()) if len(found) else None
 
 
-def _reproducibility(pairs: ClassPairs, labels: Labels, limits: Array, rng: np.random.Generator) -> float | None:
+def _reproducibility(pairs: ClassPairs, labels: Labels, limits: Limits, rng: np.random.Generator) -> float | None:
     """Mean overlap of the least stable cluster with clusters of random halves of the clients, 0 to 1."""
     n = len(labels)
     if n < FEWEST:
@@ -281,7 +278,8 @@ def assign_by_classes(
             suggestions.append(MergeSuggestion(newcomer, (a, b), (float(heights[a]), float(heights[b]))))
     if outside:
         among = ClassPairs(*(part[np.array(outside) - n][:, outside] for part in rows.parts))
-        labels[outside] = int(labels.max()) + 1 + in_order_of_appearance(_solve(among, clusters.limits, None))
+        by_height = Limits(clusters.limits, np.full(len(clusters.limits), np.inf))
+        labels[outside] = int(labels.max()) + 1 + in_order_of_appearance(_solve(among, by_height, None))
     both = [
         np.block([[old_part, new_part[:, :n].T], [new_part[:, :n], new_part[:, n:]]])
         for old_part, new_part in zip(clusters.pairs.parts, rows.parts, strict=True)

@@ -1,6 +1,5 @@
 """Heights that chance reaches when classes are compared: federations of one distribution, simulated."""
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -9,6 +8,7 @@ from scipy.stats import gamma
 
 from pacfl.subspace.null import FEWEST, PANEL, limits_of_all, noise_spectrum
 from pacfl.subspace.pairs import ClassNoise
+from pacfl.subspace.weighted import Limits, contrasts
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -18,33 +18,26 @@ AT_ONCE: Final = 1 << 20  # numbers in a matrix of simulations
 CLASSES: Final = 24  # that are simulated one by one
 
 
-@dataclass(frozen=True, eq=False)
-class NullHeights:
-    """Heights of merges in simulated federations of one distribution, in units of noise."""
-
-    limits: Array  # passed with the error rate in all, by merges whose smaller side has at least 1, 2, 4, ... clients
-    highest: float  # median of the highest merges
-    typical: Array  # (simulations,) squared height of the median merge of each
-
-
-def class_limits(noise: ClassNoise, error_rate: float, rng: np.random.Generator) -> NullHeights:
-    """Heights that merges of a homogeneous federation reach.
+def class_limits(noise: ClassNoise, error_rate: float, rng: np.random.Generator) -> tuple[Limits, float]:
+    """What merges of a homogeneous federation pass at the error rate in all, and the median of its highest merge.
 
     Of more than `PANEL` clients a sample is simulated, as for inputs.
     """
     n = len(noise.variances)
     if n < 2:
-        return NullHeights(np.ones(1), 1.0, np.ones(1))
+        return Limits(np.ones(1), np.full(1, np.inf)), 1.0
     variances = (noise.variances / noise.reference**2).astype(np.float32)
     panel = min(n, PANEL)
     at_once = max(1, AT_ONCE // panel**2)
     batches = [min(at_once, SIMULATIONS - start) for start in range(0, SIMULATIONS, at_once)]
     parts = [_heights(*_null_sums(_sample(variances, rng), noise.spread, batch, rng)) for batch in batches]
-    maxima, typical = np.vstack([m for m, _ in parts]), np.concatenate([t for _, t in parts])
+    maxima, contrast = (np.concatenate(part) for part in zip(*parts, strict=True))
     if np.count_nonzero(maxima[:, 0]) < FEWEST:
-        return NullHeights(np.full(1, np.inf), 0.0, typical)  # no two clients have a common class
-    limits, highest = limits_of_all(maxima, n, panel, "average", error_rate)
-    return NullHeights(limits, highest, typical)
+        none = np.full(1, np.inf)
+        return Limits(none, none), 0.0  # no two clients have a common class
+    limits, highest = limits_of_all(maxima, n, panel, "average", error_rate / 2)
+    of_contrasts, _ = limits_of_all(contrast, n, panel, "average", error_rate / 2)
+    return Limits(limits, np.where(np.isnan(of_contrasts), np.inf, of_contrasts)), highest
 
 
 def _sample(variances: Floats, rng: np.random.Generator) -> Floats:
@@ -106,28 +99,31 @@ def _add_normal(squares: Floats, weights: Floats, variances: Floats, spread: Arr
 
 
 def _heights(squares: Floats, weights: Floats) -> tuple[Array, Array]:
-    """Highest merges of `weighted_merges`, for many federations at once, and the squared height of the median merge.
+    """Highest merges of `weighted_merges`, and highest contrasts, for many federations at once.
 
-    squares (batch, n, n), weights (n, n)  ->  (batch, classes of size), (batch,). Every cluster remembers its nearest.
+    squares (batch, n, n), weights (n, n)  ->  (batch, classes of size) twice. Every cluster remembers its nearest.
     """
     batch, n, _ = squares.shape
     weights = np.broadcast_to(weights, squares.shape).copy()
-    found = np.zeros((n - 1, batch), np.float32)
-    highest = np.zeros((batch, n.bit_length() - 1))
+    highest, contrast = np.zeros((2, batch, n.bit_length() - 1))
+    inside = np.zeros((2, batch, n))  # Σ squares and Σ weights of the pairs of a cluster
     every, sizes = np.arange(batch), np.ones((batch, n), dtype=np.intp)
     distances = np.full(squares.shape, np.inf, np.float32)
     np.divide(squares, weights, out=distances, where=weights > 0)
     distances[:, np.arange(n), np.arange(n)] = np.inf
     near = distances.argmin(axis=2)
     least = np.take_along_axis(distances, near[:, :, None], axis=2)[:, :, 0]
-    for step in range(n - 1):
+    for _ in range(n - 1):
         a = least.argmin(axis=1)
         b, height = near[every, a], least[every, a]
         done = np.isfinite(height)  # nothing is left to merge elsewhere
         some, i, j = every[done], a[done], b[done]
-        found[step, some] = height[done]
-        smaller = np.log2(np.minimum(sizes[some, i], sizes[some, j])).astype(np.intp)
+        least_size = np.minimum(sizes[some, i], sizes[some, j])
+        smaller = np.log2(least_size).astype(np.intp)
         np.maximum.at(highest, (some, smaller), height[done])
+        both = inside[:, some, i] + inside[:, some, j]
+        np.maximum.at(contrast, (some, smaller), contrasts(np.sqrt(height[done]), both, least_size))
+        inside[:, some, i] = both + np.stack([squares[some, i, j], weights[some, i, j]])
         apart = np.isinf(distances[some, i]) & np.isinf(distances[some, j])  # merged before, or without evidence
         for sums in (squares, weights):
             sums[some, i] += sums[some, j]
@@ -149,8 +145,12 @@ def _heights(squares: Floats, weights: Floats) -> tuple[Array, Array]:
         at, clusters = np.nonzero(closer)
         near[some[at], clusters] = i[at]
         least[some[at], clusters] = row[at, clusters]
-    typical = np.array([np.median(column[column > 0]) if column.any() else 1.0 for column in found.T])
-    return np.sqrt(np.maximum.accumulate(highest[:, ::-1], axis=1)[:, ::-1]), typical
+    return _at_least(np.sqrt(highest)), _at_least(contrast)
+
+
+def _at_least(maxima: Array) -> Array:
+    """Of groups of at least a size, from those of each class of size: (batch, classes of size)."""
+    return np.maximum.accumulate(maxima[:, ::-1], axis=1)[:, ::-1]
 
 
 def newcomer_limit(noise: ClassNoise, newcomer: int, members: NDArray[np.intp], error_rate: float) -> float:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from pacfl.subspace.class_clustering import GROUP, ClassClusters, assign_by_classes, cluster_classes
+from pacfl.subspace.class_clustering import ClassClusters, assign_by_classes, cluster_classes
 from pacfl.subspace.classes import FEWEST, ClassSignatures, no_classes
 from pacfl.subspace.clustering import Clustering, InputsCut, assign_newcomers, cluster
 from pacfl.subspace.guarantee import MOST_EXCESS
@@ -23,6 +23,7 @@ from pacfl.subspace.newcomers import MergeSuggestion
 from pacfl.subspace.proximity import Measure, proximity
 from pacfl.subspace.threshold import ERROR_RATE, Evidence, Finding
 from pacfl.subspace.units import FEWEST_UNITS
+from pacfl.subspace.weighted import GROUP
 
 Compare = Literal["auto", "inputs", "classes"]
 COMPARES: Final[tuple[Compare, ...]] = get_args(Compare)
@@ -353,14 +354,16 @@ def _reasons(
     limits = classes.limits[np.isfinite(classes.limits)]
     by_chance, outcome, stability = "", "", ""
     if len(limits):
-        some, first = ("Groups of 4 clients", limits[GROUP]) if classes.weakly else ("Clients", limits[0])
+        some, first = (
+            (f"Groups of {GROUP} clients", limits[GROUP.bit_length() - 1]) if classes.weakly else ("Clients", limits[0])
+        )
         by_chance = (
             f" {some} of one distribution would differ by up to {first:.2f} times the noise, large groups of "
             f"them by {limits[-1]:.2f}, in all but {ERROR_RATE:.1%} of cases"
         )
         outcome = ", and all do." if found <= 1 else "."
     if found > 1 and classes.separation is not None:
-        outcome = f"; the two most similar clusters differ by {classes.separation:.2f} times that."
+        outcome = f"; the two most similar clusters exceed what chance explains {classes.separation:.2f} times."
     if found > 1 and classes.reproducibility is not None:
         stability = (
             " Random halves of the clients reproduce each cluster with a mean overlap of "

@@ -4,10 +4,12 @@ The distance of two clusters is that of their pairs, weighted by evidence: Σ sq
 without evidence has no weight, and neither joins nor separates anybody.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.cluster.hierarchy import leaves_list
 
 from pacfl.subspace.hierarchy import Labels, in_order_of_appearance
 from pacfl.subspace.pairs import ClassPairs
@@ -15,6 +17,24 @@ from pacfl.subspace.pairs import ClassPairs
 Array = NDArray[np.float64]
 
 ROUNDS: Final = 20  # of reassigning clients and merging clusters; it settles in two or three
+GROUP: Final = 4  # clients on both sides from which a contrast is known
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """What chance passes at the error rate, for groups of at least 1, 2, 4, ... clients.
+
+    The height of a merge is in units of noise. Its contrast is the height over the root mean square distance inside the
+    two groups: it does not depend on how well the noise is known.
+    """
+
+    heights: Array
+    contrasts: Array  # infinite for less than `GROUP` clients
+
+    def ratios(self, heights: Array, contrasts: Array, smaller: NDArray[np.intp]) -> Array:
+        """How far merges go beyond chance, if more than 1; smaller: class of size of the smaller group."""
+        at = np.minimum(smaller, len(self.heights) - 1)
+        return np.maximum(heights / self.heights[at], contrasts / self.contrasts[at])
 
 
 def weighted_merges(pairs: ClassPairs) -> Array:
@@ -84,11 +104,35 @@ def _in_scipys_form(merged: list[tuple[int, int, float]], n: int) -> Array:
     return tree
 
 
-def settle(pairs: ClassPairs, labels: Labels, limits: Array) -> Labels:
+def merge_contrasts(pairs: ClassPairs, tree: Array) -> Array:
+    """The contrast of every merge of a dendrogram: (n - 1,); 0 where a side has less than `GROUP` clients."""
+    n = len(tree) + 1
+    order = leaves_list(tree)
+    sums = [np.pad(part[np.ix_(order, order)].cumsum(axis=0).cumsum(axis=1), (1, 0)) for part in pairs.parts[:2]]
+    inside = np.zeros((2, 2 * n - 1))  # Σ squares and Σ weights of the pairs of a group, which is a block of leaves
+    sizes = np.concatenate([np.ones(n, dtype=np.intp), tree[:, 3].astype(np.intp)])
+    first = np.concatenate([np.argsort(order), np.zeros(n - 1, dtype=np.intp)])
+    for node, (a, b) in enumerate(tree[:, :2].astype(np.intp), n):
+        first[node] = start = min(first[a], first[b])
+        end = start + sizes[node]
+        inside[:, node] = [s[end, end] - s[start, end] - s[end, start] + s[start, start] for s in sums]
+    a, b = tree[:, :2].T.astype(np.intp)
+    return contrasts(tree[:, 2], inside[:, a] + inside[:, b], np.minimum(sizes[a], sizes[b]))
+
+
+def contrasts(heights: Array, inside: Array, smaller: NDArray[np.intp]) -> Array:
+    """Heights over the root mean square distance inside, or 0; inside: Σ squares and Σ weights, (2, n)."""
+    found = np.zeros(len(heights))
+    squares, weights = inside
+    known = (smaller >= GROUP) & (squares > 0) & np.isfinite(heights)
+    found[known] = heights[known] / np.sqrt(squares[known] / weights[known])
+    return found
+
+
+def settle(pairs: ClassPairs, labels: Labels, limits: Limits) -> Labels:
     """Clusters after clients moved to their nearest ones and clusters that chance explains were dissolved.
 
-    limits: heights that chance reaches for groups of at least 1, 2, 4, ... clients. Early merges of a dendrogram join
-    clients of few samples; against whole clusters they are assigned far better.
+    Early merges of a dendrogram join clients of few samples; against whole clusters they are assigned far better.
     """
     for _ in range(ROUNDS):
         before = labels
@@ -123,23 +167,26 @@ def differences(pairs: ClassPairs, labels: Labels) -> Array:
     return difference
 
 
-def _dissolve(pairs: ClassPairs, labels: Labels, limits: Array) -> Labels:
+def _dissolve(pairs: ClassPairs, labels: Labels, limits: Limits) -> Labels:
     """Without clusters whose members fit others, each the nearest, within what chance reaches for so many clients."""
     while labels.max() > 0:
         difference = differences(pairs, labels)
         difference[np.arange(len(labels)), labels] = np.inf
         to = difference.argmin(axis=1)
         member = np.eye(int(labels.max()) + 1)[labels]
-        squares, weights = pairs.squares @ member, pairs.weights @ member
+        sums = np.stack([part @ member for part in pairs.parts[:2]])  # (2, n, clusters)
+        inside = np.stack([(part * member).sum(axis=0) for part in sums])
         sizes = np.bincount(labels)
         ratios = np.full(len(sizes), np.inf)
         for k in range(len(sizes)):
             own = np.flatnonzero(labels == k)
-            weight = weights[own, to[own]].sum()
+            squares, weight = sums[:, own, to[own]].sum(axis=1)
             if weight > 0:
-                height = np.sqrt(squares[own, to[own]].sum() / weight)
-                smaller = int(min(sizes[k], sizes[to[own]].min()))
-                ratios[k] = height / limits[min(smaller.bit_length() - 1, len(limits) - 1)]
+                height = np.sqrt(squares / weight)
+                both = inside[:, [k, *np.unique(to[own])]].sum(axis=1, keepdims=True)
+                smaller = np.array([min(sizes[k], sizes[to[own]].min())])
+                contrast = contrasts(height[None], both, smaller)
+                ratios[k] = limits.ratios(height[None], contrast, np.log2(smaller).astype(np.intp))[0]
         k = int(np.argmin(ratios))
         if ratios[k] > 1:
             return labels
