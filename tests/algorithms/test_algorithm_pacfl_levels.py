@@ -25,6 +25,8 @@ from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
 from pacfl.federation.trials import held_out
 from pacfl.learning.nets import mlp
+from pacfl.subspace import class_signatures, signature, split_half_angles
+from pacfl.subspace.classes import as_messages
 from tests.small_federation import LEARNING, SEED, local, model, pool, run_rounds, same, side
 
 ROUNDS = 25
@@ -108,6 +110,46 @@ def test_clients_that_are_too_few_to_divide_use_all_samples() -> None:
     assert same(run[-1].state.models, run_rounds(PLAIN, Schedule(rounds=2, participation=1.0))[-1].state.models)
     state = joined(n=9)
     assert TRIED.download(state, 0).keys() == {"w"}
+
+
+def labelled(counts: Sequence[Sequence[int]], algorithm: PACFL) -> PACFLState:
+    """Made-up clients with so many samples of each of three classes."""
+    rng = np.random.default_rng(SEED)
+    means, profiles = 5 * rng.normal(size=(3, 64)), {}
+    for c, own in enumerate(counts):
+        y = np.repeat(np.arange(3), own)
+        x = means[y] + rng.normal(size=(len(y), 64))
+        angles = split_half_angles(x, 3, measures=["smallest"])["smallest"].astype(np.float32)
+        inputs = {"basis": signature(x, 3).astype(np.float32), "split_half_angles": angles}
+        profiles[c] = {**inputs, **as_messages(class_signatures(x, y), 64)}
+    return algorithm.admit(algorithm.planned(algorithm.init_server(model()), ROUNDS), profiles)
+
+
+EQUAL, SKEWED = [[30, 30, 30]] * 12, [[70, 10, 10], [10, 10, 70]] * 6
+
+
+def test_clients_of_one_distribution_use_all_samples_and_others_hold_some_out() -> None:
+    equal, skewed = (labelled(counts, PACFL()) for counts in (EQUAL, SKEWED))
+    assert {*equal.cluster_of.values()} == {*skewed.cluster_of.values()} == {0}
+    assert "held_out" not in PACFL().download(equal, 0)
+    assert "held_out" in PACFL().download(skewed, 0)
+    given = labelled(EQUAL, PACFL(clusters=1))  # whether these are one distribution was not asked
+    assert "held_out" in PACFL().download(given, 0)
+
+
+def test_newcomers_with_other_class_shares_start_trials() -> None:
+    state, others = labelled(EQUAL, PACFL()), labelled(SKEWED, PACFL())
+    sent_by = {
+        12 + c: {
+            "basis": others.bases[c],
+            "split_half_angles": np.full(32, 5.0, np.float32),
+            **as_messages(others.classes[c], 64),
+        }
+        for c in others.bases
+    }
+    after_all = PACFL().admit(state, sent_by)
+    assert {*after_all.cluster_of.values()} == {0}
+    assert "held_out" in PACFL().download(after_all, 0)
 
 
 def test_without_levels_nothing_is_tried() -> None:

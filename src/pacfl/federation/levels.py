@@ -4,7 +4,8 @@ Groups are the clusters that must learn apart. Within a group, nested cuts of th
 to fine. In a trial every sampled client trains either the model that it has used so far or that of its part, drawn at
 random; both start from the same weights. In the last rounds of a trial clients receive both models, and report how
 well each serves their held-out samples. A division that loses is dropped at once. One that gains no more than noise,
-but seems to gain, is tried for longer.
+but seems to gain, is tried for longer. Nothing is tried in a group whose clients have the same distribution as far as
+their classes show: no division of it can gain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -84,6 +85,7 @@ class Levels:
     trials: tuple[Trial, ...] = ()  # now, at most one in each group
     rows: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # of models, of the parts of a divided group
     closed: tuple[int, ...] = ()  # groups in which a division lost: no other is tried
+    equal: tuple[int, ...] = ()  # groups whose classes and class shares agree: none is tried
 
 
 class Stage(NamedTuple):

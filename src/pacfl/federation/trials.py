@@ -31,6 +31,7 @@ from pacfl.learning.metrics import METRICS
 from pacfl.learning.model import Vector
 from pacfl.learning.randomness import stream
 from pacfl.subspace import Linkage
+from pacfl.subspace.shares import count_table, share_spread
 
 # In a scored download: a model with its class shares, and the names of the same arrays of its rival
 RIVAL: Final = {"w": "rival", CLASS_SHARES: "rival_class_shares"}
@@ -172,7 +173,7 @@ def _begun(state: PACFLState, linkage: Linkage) -> PACFLState:
     plan = stages(levels.planned)
     if levels.stage >= len(plan) or levels.rounds < plan[levels.stage].start:
         return state
-    busy = {*levels.closed, *(trial.group for trial in levels.trials)}
+    busy = {*levels.closed, *levels.equal, *(trial.group for trial in levels.trials)}
     groups = sorted({group_of(levels, row) for row in state.cluster_of.values()} - busy)
     begun = [trial for group in groups if (trial := _proposed(state, group, linkage)) is not None]
     return replace(state, levels=replace(levels, stage=levels.stage + 1, trials=(*levels.trials, *begun)))
@@ -249,7 +250,7 @@ def _undecided(state: PACFLState, group: int) -> bool:
     plan = stages(levels.planned)
     if any(trial.group == group for trial in levels.trials):
         return True
-    if group in levels.closed:
+    if group in levels.closed or group in levels.equal:
         return False
     rows = levels.rows.get(group, (group,))
     largest = max(sum(own == row for own in state.cluster_of.values()) for row in rows)
@@ -287,9 +288,22 @@ def placed(before: PACFLState, after: PACFLState) -> PACFLState:
         closed=tuple(group for group in before.levels.closed if group in alive),
     )
     cluster_of = {**after.cluster_of, **{c: before.cluster_of[c] for c in staying}}
-    settled = replace(after, cluster_of=cluster_of, levels=levels)
+    settled = replace(after, cluster_of=cluster_of, levels=replace(levels, equal=_equal(after)))
     newcomers = [c for c in after.bases if c not in staying]
     return _with_parts(settled, newcomers) if levels.rows or levels.trials else settled
+
+
+def _equal(state: PACFLState) -> tuple[int, ...]:
+    """Groups whose clients have the same classes by the comparison that found them, and the same class shares."""
+    assert state.clustering is not None  # there are groups
+    if state.clustering.classes is None or state.clustering.evidence["finding"] == "given":
+        return ()
+    clients_of = {
+        group: [c for c, own in state.cluster_of.items() if own == group] for group in state.cluster_of.values()
+    }
+    sent = {g: [state.classes[c] for c in own if c in state.classes] for g, own in clients_of.items()}
+    known = [g for g, own in sent.items() if len(own) == len(clients_of[g]) and not any(one.private for one in own)]
+    return tuple(sorted(g for g in known if not share_spread([count_table(sent[g])]).beyond_chance))
 
 
 def _with_parts(state: PACFLState, newcomers: Sequence[ClientId]) -> PACFLState:
