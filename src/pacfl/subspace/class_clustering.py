@@ -20,6 +20,7 @@ from pacfl.subspace.stability import FEWEST
 from pacfl.subspace.weighted import (
     GROUP,
     Limits,
+    by_height,
     contrasts,
     differences,
     merge_contrasts,
@@ -52,6 +53,7 @@ class ClassClusters:
     calibration: float  # noise variance within clusters over the predicted
     directions: tuple[int, ...]  # of classes that were compared
     weakly: bool = False  # whether weakly determined ones were
+    by_contrast: bool = False  # whether heights alone do not separate all clusters
 
     def subset(self, rows: NDArray[np.intp]) -> "ClassClusters":
         """The same clusters of some of the clients."""
@@ -66,13 +68,17 @@ def cluster_classes(
         noise = class_noise(clients, weakly=False)
         return _clusters(compare_classes(clients, noise), noise, DIRECTIONS[0], error_rate, seed, n_clusters)
     found = _calibrated(clients, error_rate / len(DIRECTIONS), seed, weakly=True)
-    if found.labels.max(initial=0) > 0 and found.weakly and not _in_several_classes(clients, found, error_rate, seed):
+    doubtful = found.labels.max(initial=0) > 0 and (found.weakly or found.by_contrast)
+    if doubtful and not _in_several_classes(clients, found, error_rate, seed):
         return _calibrated(clients, error_rate / len(DIRECTIONS), seed, weakly=False)
     return found
 
 
 def _calibrated(clients: Sequence[ClassSignatures], error_rate: float, seed: int, *, weakly: bool) -> ClassClusters:
-    """Clusters of clients, in units of the noise that they show inside."""
+    """Clusters of clients, in units of the noise that they show inside.
+
+    weakly: whether weakly determined directions and contrasts count.
+    """
     found = _cluster(clients, None, error_rate, seed, weakly=weakly)
     for _ in range(CALIBRATIONS if found.weakly and found.labels.max(initial=0) > 0 else 0):
         before = found.labels
@@ -97,17 +103,28 @@ def _cluster(
         pairs = pairs.without(_outside(connected, _connected(pairs)))
         if which == DIRECTIONS[0] or np.count_nonzero(pairs.weights.any(axis=1)) > compared / 2:
             more = bool((np.isfinite(noise.variances) > np.isfinite(certain.variances)).any())
-            found.append(_clusters(pairs, noise, which, error_rate, seed, weakly=more))
-    return max(found, key=lambda clusters: (clusters.labels.max(initial=0), clusters.separation or 0.0))
+            found.append(_clusters(pairs, noise, which, error_rate, seed, weakly=more, by_contrast=weakly))
+    best = max(found, key=lambda clusters: (clusters.labels.max(initial=0), clusters.separation or 0.0))
+    return _reassigned(best, [clusters.pairs for clusters in found if len(clusters.directions) == 1])
+
+
+def _reassigned(clusters: ClassClusters, of_each: Sequence[ClassPairs]) -> ClassClusters:
+    """The same clusters, every client in its nearest by all directions, whichever showed the clusters."""
+    rows = np.flatnonzero(clusters.labels >= 0)
+    if len(of_each) < 2 or clusters.labels.max(initial=0) <= 0:
+        return clusters
+    labels = clusters.labels.copy()
+    labels[rows] = reassign((of_each[0] + of_each[1]).subset(rows), labels[rows])
+    return replace(clusters, labels=labels)
 
 
 def _in_several_classes(
     clients: Sequence[ClassSignatures], clusters: ClassClusters, error_rate: float, seed: int
 ) -> bool:
-    """Whether the clusters are found without the class that shows them best.
+    """Whether the clusters differ beyond chance without the class that shows them best.
 
-    Two directions of one class that are equally strong may be swapped at some clients. That makes clusters, of one
-    class.
+    Two directions of one class that are nearly equally strong may be swapped at some clients. That makes clusters, of
+    one class.
     """
     noise, labels = clusters.noise, clusters.labels
     apart = np.not_equal.outer(labels, labels)
@@ -118,9 +135,16 @@ def _in_several_classes(
         shown.append((between - within) * pairs.weights[apart].sum())
     others = noise.classes([c for c in range(len(noise.names)) if c != int(np.argmax(shown))])
     pairs = compare_classes(clients, others)
-    again = _clusters(pairs, others, clusters.directions, error_rate / len(DIRECTIONS), seed, weakly=True)
-    both = (again.labels >= 0) & (labels >= 0)
-    return bool(both.any()) and adjusted_rand_index(labels[both], again.labels[both]) >= DISSOLVED
+    rows = np.flatnonzero((labels >= 0) & pairs.weights.any(axis=1))
+    known, of_known = pairs.subset(rows), others.subset(rows)
+    limits, _ = class_limits(of_known, error_rate / len(DIRECTIONS), np.random.default_rng(seed))
+    again = np.full(len(labels), -1, dtype=np.intp)
+    if len(rows):
+        start = in_order_of_appearance(labels[rows])
+        again[rows] = settle(known.rescaled(_within(known, start, of_known)), start, limits)
+    connected = np.where(labels >= 0, _connected(clusters.pairs), -1)
+    groups = [connected == g for g in np.unique(connected[labels >= 0])]
+    return all(adjusted_rand_index(labels[own], again[own]) >= DISSOLVED for own in groups)
 
 
 def _connected(pairs: ClassPairs) -> Labels:
@@ -143,12 +167,15 @@ def _clusters(
     n_clusters: int | None = None,
     *,
     weakly: bool = False,
+    by_contrast: bool = True,
 ) -> ClassClusters:
     """Clusters by some of the directions of classes; of several clients each where these are weakly determined."""
     rng = np.random.default_rng(seed)
     compared = np.flatnonzero(pairs.weights.any(axis=1))
     known, of_known = pairs.subset(compared), noise.subset(compared)
     limits, typical = class_limits(of_known, error_rate, rng)
+    if not by_contrast:
+        limits = by_height(limits.heights)
     if weakly:
         most = 90 / np.sqrt(noise.variances.min())  # no angle is larger
         limits = replace(limits, heights=np.where(_of_groups(limits), limits.heights, most))
@@ -176,6 +203,7 @@ def _clusters(
         calibration,
         directions,
         weakly,
+        (_separation(known, found, by_height(limits.heights)) or np.inf) <= 1,
     )
 
 
@@ -278,8 +306,9 @@ def assign_by_classes(
             suggestions.append(MergeSuggestion(newcomer, (a, b), (float(heights[a]), float(heights[b]))))
     if outside:
         among = ClassPairs(*(part[np.array(outside) - n][:, outside] for part in rows.parts))
-        by_height = Limits(clusters.limits, np.full(len(clusters.limits), np.inf))
-        labels[outside] = int(labels.max()) + 1 + in_order_of_appearance(_solve(among, by_height, None))
+        labels[outside] = (
+            int(labels.max()) + 1 + in_order_of_appearance(_solve(among, by_height(clusters.limits), None))
+        )
     both = [
         np.block([[old_part, new_part[:, :n].T], [new_part[:, :n], new_part[:, n:]]])
         for old_part, new_part in zip(clusters.pairs.parts, rows.parts, strict=True)

@@ -8,7 +8,7 @@ from scipy.stats import gamma
 
 from pacfl.subspace.null import FEWEST, PANEL, limits_of_all, noise_spectrum
 from pacfl.subspace.pairs import ClassNoise
-from pacfl.subspace.weighted import Limits, contrasts
+from pacfl.subspace.weighted import Limits, by_height, contrasts
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -25,7 +25,7 @@ def class_limits(noise: ClassNoise, error_rate: float, rng: np.random.Generator)
     """
     n = len(noise.variances)
     if n < 2:
-        return Limits(np.ones(1), np.full(1, np.inf)), 1.0
+        return by_height(np.ones(1)), 1.0
     variances = (noise.variances / noise.reference**2).astype(np.float32)
     panel = min(n, PANEL)
     at_once = max(1, AT_ONCE // panel**2)
@@ -33,8 +33,7 @@ def class_limits(noise: ClassNoise, error_rate: float, rng: np.random.Generator)
     parts = [_heights(*_null_sums(_sample(variances, rng), noise.spread, batch, rng)) for batch in batches]
     maxima, contrast = (np.concatenate(part) for part in zip(*parts, strict=True))
     if np.count_nonzero(maxima[:, 0]) < FEWEST:
-        none = np.full(1, np.inf)
-        return Limits(none, none), 0.0  # no two clients have a common class
+        return by_height(np.full(1, np.inf)), 0.0  # no two clients have a common class
     limits, highest = limits_of_all(maxima, n, panel, "average", error_rate / 2)
     of_contrasts, _ = limits_of_all(contrast, n, panel, "average", error_rate / 2)
     return Limits(limits, np.where(np.isnan(of_contrasts), np.inf, of_contrasts)), highest

@@ -37,6 +37,11 @@ class Limits:
         return np.maximum(heights / self.heights[at], contrasts / self.contrasts[at])
 
 
+def by_height(heights: Array) -> Limits:
+    """Limits of heights alone."""
+    return Limits(heights, np.full(len(heights), np.inf))
+
+
 def weighted_merges(pairs: ClassPairs) -> Array:
     """The dendrogram in scipy's form, heights in units of noise: (n - 1, 4). Infinite where there is no evidence.
 
