@@ -271,11 +271,27 @@ def test_a_contrast_is_the_height_over_the_distances_inside_both_groups():
     assert not merge_contrasts(fewer, weighted_merges(fewer)).any()  # three clients are no group
 
 
-def test_large_groups_are_found_by_their_contrast_where_no_height_exceeds_chance():
-    other = MEANS + 0.17 * np.random.default_rng(9).standard_normal(MEANS.shape)
-    found = cluster_classes([c.classes for c in federation(40, equal, means=[MEANS, other])], 0.001)
-    assert found.heights[0] < found.limits.min()
+def test_large_groups_are_found_by_their_contrast_where_noise_is_overstated():
+    other = MEANS + 0.25 * np.random.default_rng(9).standard_normal(MEANS.shape)
+    clients = [c.classes for c in federation(40, equal, means=[MEANS, other])]
+    overstated = [replace(own, split_half_angles=1.3 * own.split_half_angles) for own in clients]
+    found = cluster_classes(overstated, 0.001)
+    assert found.heights[0] * np.sqrt(found.calibration) < found.limits.min()  # as measured with that noise
     assert adjusted_rand_index(found.labels, np.arange(40) % 2) == 1
+
+
+def test_classes_that_are_noisy_are_not_hidden_by_others():
+    """The first two classes are swapped; the others have a hundredth of their variance, and so all the evidence."""
+    swapped = np.array([1, 0, *range(2, CLASSES)])
+    clients = []
+    for i in range(8):
+        x, y = samples(np.random.default_rng(i), [30] * CLASSES)
+        x = MEANS[y] + (x - MEANS[y]) * np.where(y < 2, 3.0, 0.1)[:, None]
+        clients.append(client(x, y if i % 2 else swapped[y]).classes)
+    noise = class_noise(clients)
+    by_evidence, equally = (compare_classes(clients, own).ratios()[0, 1] for own in (noise, noise.equally()))
+    assert equally > 2 * by_evidence
+    assert adjusted_rand_index(cluster_classes(clients, 0.001).labels, np.arange(8) % 2) == 1
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0, 8.0])
@@ -294,7 +310,7 @@ def test_limits_from_a_panel_of_clients_are_not_lower_than_those_of_all(monkeypa
         variances=np.concatenate([variances, np.full_like(variances, np.inf)], axis=2),
         typical=np.ones((3, 2)),
         excess=np.ones((3, 2)),
-        reference=np.ones(2),
+        reference=np.ones((3, 2)),
         spread=np.array([6.0, 1.0]),
     )
     of_all, _ = class_null.class_limits(noise, 0.001, np.random.default_rng(1))

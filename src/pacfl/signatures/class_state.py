@@ -118,8 +118,8 @@ def are_valid(clustering: Clustering, made: Sequence[ClassSignatures | None]) ->
         and len(set(noise.names)) == len(noise.names)
         and known <= set(noise.names)
         and variances.shape == (n, len(noise.names), RANK)
-        and noise.typical.shape == noise.excess.shape == variances.shape[1:]
-        and noise.reference.shape == noise.spread.shape == (RANK,)
+        and noise.typical.shape == noise.excess.shape == noise.reference.shape == variances.shape[1:]
+        and noise.spread.shape == (RANK,)
         and classes.limits.ndim == 1
         and len(classes.limits) > 0
         and all(part.shape == (n, n) and np.isfinite(part).all() and (part >= 0).all() for part in classes.pairs.parts)

@@ -34,7 +34,13 @@ Array = NDArray[np.float64]
 CALIBRATIONS: Final = 4  # of the noise by what clusters show; it settles in one or two
 DISSOLVED: Final = 0.5  # agreement below which clusters were not found again
 HALVES: Final = 30  # of the clients, to see whether they give the same clusters
-DIRECTIONS: Final = ((0, 1), (0,), (1,))  # of classes that are compared: all, or one, each at a share of the error rate
+DIRECTIONS: Final = (
+    (0, 1),
+    (0,),
+    (1,),
+)  # of classes that are compared: all, or one where the other hides what it shows
+# Each at a share of the error rate; True: all classes count equally, and a few noisy ones are not hidden by others
+VIEWS: Final = (*((which, False) for which in DIRECTIONS), (DIRECTIONS[0], True))
 DOUBTFUL: Final = 2.0  # standard deviations by which noise within clusters may differ from the predicted by chance
 
 
@@ -55,6 +61,12 @@ class ClassClusters:
     weakly: bool = False  # whether weakly determined ones were
     by_contrast: bool = False  # whether heights alone do not separate all clusters
 
+    @property
+    def reference(self) -> float:
+        """Degrees: the noise of the first compared direction of a typical class."""
+        of_classes = self.noise.reference[:, self.directions[0]]
+        return float(np.median(of_classes)) if len(of_classes) else 1.0
+
     def subset(self, rows: NDArray[np.intp]) -> "ClassClusters":
         """The same clusters of some of the clients."""
         return replace(self, labels=self.labels[rows], pairs=self.pairs.subset(rows), noise=self.noise.subset(rows))
@@ -67,10 +79,10 @@ def cluster_classes(
     if n_clusters is not None:
         noise = class_noise(clients, weakly=False)
         return _clusters(compare_classes(clients, noise), noise, DIRECTIONS[0], error_rate, seed, n_clusters)
-    found = _calibrated(clients, error_rate / len(DIRECTIONS), seed, weakly=True)
+    found = _calibrated(clients, error_rate / len(VIEWS), seed, weakly=True)
     doubtful = found.labels.max(initial=0) > 0 and (found.weakly or found.by_contrast)
     if doubtful and not _in_several_classes(clients, found, error_rate, seed):
-        return _calibrated(clients, error_rate / len(DIRECTIONS), seed, weakly=False)
+        return _calibrated(clients, error_rate / len(VIEWS), seed, weakly=False)
     return found
 
 
@@ -96,10 +108,11 @@ def _cluster(
     every = compare_classes(clients, certain)
     connected, compared = _connected(every), np.count_nonzero(every.weights.any(axis=1))
     found = []
-    for which in DIRECTIONS:  # one alone, where the other hides what it shows
+    for which, equally in VIEWS:
         alone = weakly and 0 not in which  # weakly determined ones would hide others
         noise = (class_noise(clients, labels=labels) if alone else certain).only(which)
-        pairs = every if which == DIRECTIONS[0] else compare_classes(clients, noise)
+        noise = noise.equally() if equally else noise
+        pairs = every if (which, equally) == VIEWS[0] else compare_classes(clients, noise)
         pairs = pairs.without(_outside(connected, _connected(pairs)))
         if which == DIRECTIONS[0] or np.count_nonzero(pairs.weights.any(axis=1)) > compared / 2:
             more = bool((np.isfinite(noise.variances) > np.isfinite(certain.variances)).any())
@@ -109,9 +122,9 @@ def _cluster(
 
 
 def _reassigned(clusters: ClassClusters, of_each: Sequence[ClassPairs]) -> ClassClusters:
-    """The same clusters, every client in its nearest by all directions, whichever showed the clusters."""
+    """The same clusters, every client in its nearest by both directions where one showed the clusters."""
     rows = np.flatnonzero(clusters.labels >= 0)
-    if len(of_each) < 2 or clusters.labels.max(initial=0) <= 0:
+    if len(of_each) < 2 or len(clusters.directions) > 1 or clusters.labels.max(initial=0) <= 0:
         return clusters
     labels = clusters.labels.copy()
     labels[rows] = reassign((of_each[0] + of_each[1]).subset(rows), labels[rows])
@@ -137,7 +150,7 @@ def _in_several_classes(
     pairs = compare_classes(clients, others)
     rows = np.flatnonzero((labels >= 0) & pairs.weights.any(axis=1))
     known, of_known = pairs.subset(rows), others.subset(rows)
-    limits, _ = class_limits(of_known, error_rate / len(DIRECTIONS), np.random.default_rng(seed))
+    limits, _ = class_limits(of_known, error_rate / len(VIEWS), np.random.default_rng(seed))
     again = np.full(len(labels), -1, dtype=np.intp)
     if len(rows):
         start = in_order_of_appearance(labels[rows])

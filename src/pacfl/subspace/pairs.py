@@ -80,7 +80,7 @@ class ClassNoise:
     variances: Array  # (n, classes, rank) degrees²; infinite where a client has no such direction, or too noisy a one
     typical: Array  # (classes, rank) degrees² × samples
     excess: Array  # (classes, rank) noise between clients over the predicted, where samples determine it weakly
-    reference: Array  # (rank,) degrees: the noise of each direction of a typical class of a typical client
+    reference: Array  # (classes, rank) degrees, which weights are relative to: the noise of a typical class, or its own
     spread: Array  # (rank,) of the noise: its squared lengths have mean 1, variance 2 / d in d dimensions
 
     @property
@@ -94,6 +94,14 @@ class ClassNoise:
         variances = self.variances.copy()
         variances[:, :, others] = np.inf
         return replace(self, variances=variances)
+
+    def equally(self) -> "ClassNoise":
+        """The same, where all classes have equal weight however noisy they are."""
+        variances = np.where(np.isfinite(self.variances), self.variances, np.nan)
+        reference = self.reference.copy()
+        some = np.isfinite(self.variances).any(axis=0)
+        reference[some] = np.sqrt(np.nanmedian(variances[:, some], axis=0))
+        return replace(self, reference=reference)
 
     def classes(self, which: Sequence[int]) -> "ClassNoise":
         """As if clients had only some of the classes."""
@@ -152,8 +160,11 @@ def class_noise(
         excess = _between(clients, names, variances, weak, np.zeros(len(clients)) if labels is None else labels)
     variances[weak] = (variances * excess)[weak]
     finite = [variances[..., k][np.isfinite(variances[..., k])] for k in range(RANK)]
-    reference = np.array([np.sqrt(np.median(of_all)) if len(of_all) else 1.0 for of_all in finite])
-    return ClassNoise(names, variances, typical, excess, reference if known is None else known.reference, spread)
+    of_all = np.array([np.sqrt(np.median(own)) if len(own) else 1.0 for own in finite])
+    reference = np.tile(of_all, (len(names), 1))
+    if known is not None:
+        reference[was] = known.reference
+    return ClassNoise(names, variances, typical, excess, reference, spread)
 
 
 def compare_classes(clients: Sequence[ClassSignatures], noise: ClassNoise, newcomers: int | None = None) -> ClassPairs:
@@ -162,13 +173,13 @@ def compare_classes(clients: Sequence[ClassSignatures], noise: ClassNoise, newco
     rows = np.arange(n) if newcomers is None else np.arange(n - newcomers, n)
     sums = np.zeros((3, len(rows), n))
     for c, k, owners, directions in _directions(clients, noise.names, noise.variances):
-        variance = noise.variances[:, c, k] / noise.reference[k] ** 2
+        variance = noise.variances[:, c, k] / noise.reference[c, k] ** 2
         asked = np.flatnonzero(np.isin(rows, owners))
         if not len(asked):
             continue
         left = directions if newcomers is None else directions[np.isin(owners, rows)]
         weight = 2 / (variance[rows[asked], None] + variance[owners])
-        squared = _squared_degrees(left @ directions.T) / noise.reference[k] ** 2
+        squared = _squared_degrees(left @ directions.T) / noise.reference[c, k] ** 2
         block = np.ix_(asked, owners)
         for total, part in zip(sums, (weight**2 * squared, weight, weight**2), strict=True):
             total[block] += part

@@ -72,7 +72,7 @@ def cluster_clients(
         labels = _across(classes.labels, groups, inputs.labels)
     else:
         labels = classes.labels if n_clusters else _without_small_groups(classes.labels, _connected(clients), groups)
-    reference = float(classes.noise.reference[classes.directions[0]])
+    reference = classes.reference
     return replace(
         inputs,
         reference_scale=reference,
@@ -296,7 +296,7 @@ def _evidence(
         finding=finding,
         reasons=reasons if doubt is None else f"{reasons} This error rate is not guaranteed: {doubt}.",
         error_rate=ERROR_RATE,
-        floor=float(classes.noise.reference[classes.directions[0]]),
+        floor=classes.reference,
         floors_from="clients",
         guaranteed=doubt is None,
         not_guaranteed_because=doubt,
