@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import pacfl
-from pacfl.algorithms import PACFL, build
+from pacfl.algorithms import PACFL, FedAvg, build
 from pacfl.errors import ConfigError, InvalidReplyError
 from pacfl.experiment.codec import decode, encode
 from pacfl.federation.aggregation import Aggregation
@@ -135,6 +135,23 @@ def test_clients_of_one_distribution_use_all_samples_and_others_hold_some_out() 
     assert "held_out" in PACFL().download(skewed, 0)
     given = labelled(EQUAL, PACFL(clusters=1))  # whether these are one distribution was not asked
     assert "held_out" in PACFL().download(given, 0)
+
+
+def test_in_a_homogeneous_federation_pacfl_is_fedavg_with_the_label_prior() -> None:
+    """To the bit, through the rounds in which divisions would be tried."""
+    base, rng = pool(("upright",)), np.random.default_rng(SEED)
+    drawn = [rng.choice(len(base.train.y), 60, replace=False) for _ in range(12)]
+    clients = replace(base, client_indices=tuple(replace(base.client_indices[0], train=rows) for rows in drawn))
+    plans = list(round_plans(Schedule(rounds=8, participation=0.6), 12, SEED))
+    runs = []
+    for algorithm in (PACFL(), FedAvg(label_prior=True)):
+        state = algorithm.planned(algorithm.init_server(model()), ROUNDS)
+        with local(algorithm, model(), clients, LEARNING, SEED) as backend:
+            runs.append(list(rounds(algorithm, backend, state, plans)))
+    assert stages(ROUNDS)[0].start < len(plans)
+    for a, b in zip(*runs, strict=True):
+        assert same(a.state.models, b.state.models)
+        assert a.scores == b.scores
 
 
 def test_newcomers_with_other_class_shares_start_trials() -> None:
