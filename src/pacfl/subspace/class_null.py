@@ -68,11 +68,20 @@ def _null_sums(variances: Floats, spread: Array, batch: int, rng: np.random.Gene
             own = variance[has]
             errors = drawn[:, has, : len(scales)] * (scales * np.sqrt(own / 2)[:, None])
             lengths = (errors**2).sum(axis=2)
-            squared = lengths[:, :, None] + lengths[:, None] - 2 * errors @ errors.swapaxes(1, 2)
             weight = 2 / (own[:, None] + own)
-            at = np.ix_(anybody[has], anybody[has])
-            squares[:, *at] += weight**2 * np.maximum(squared, 0.0)
-            weights[at] += weight
+            squared = errors @ errors.swapaxes(1, 2)
+            squared *= -2
+            squared += lengths[:, :, None]
+            squared += lengths[:, None]
+            np.maximum(squared, 0.0, out=squared)
+            squared *= weight**2
+            if len(own) == n:
+                squares += squared
+                weights += weight
+            else:
+                at = np.ix_(anybody[has], anybody[has])
+                squares[:, *at] += squared
+                weights[at] += weight
     if len(order) > CLASSES:
         _add_normal(squares, weights, variances[:, order[CLASSES:]], spread, rng)
     return squares, weights
