@@ -271,6 +271,16 @@ def test_a_contrast_is_the_height_over_the_distances_inside_both_groups():
     assert not merge_contrasts(fewer, weighted_merges(fewer)).any()  # three clients are no group
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_groups_without_evidence_inside_have_no_contrast(seed):
+    """Two groups whose members are compared only with the other group, by unequal evidence: sums round."""
+    apart = np.not_equal.outer(np.arange(40) % 2, np.arange(40) % 2)
+    weights = apart * (drawn := np.random.default_rng(seed).random((40, 40)) + 0.5) * drawn.T
+    pairs = ClassPairs(3 * weights, weights, weights)
+    tree = weighted_merges(ClassPairs(1.0 * apart, np.ones((40, 40)), np.ones((40, 40))))  # even and odd clients
+    assert not merge_contrasts(pairs, tree).any()
+
+
 def test_large_groups_are_found_by_their_contrast_where_noise_is_overstated():
     other = MEANS + 0.25 * np.random.default_rng(9).standard_normal(MEANS.shape)
     clients = [c.classes for c in federation(40, equal, means=[MEANS, other])]

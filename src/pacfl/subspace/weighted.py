@@ -18,6 +18,7 @@ Array = NDArray[np.float64]
 
 ROUNDS: Final = 20  # of reassigning clients and merging clusters; it settles in two or three
 GROUP: Final = 4  # clients on both sides from which a contrast is known
+ROUNDING: Final = 1e-12  # of the sum over all pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +122,7 @@ def merge_contrasts(pairs: ClassPairs, tree: Array) -> Array:
         first[node] = start = min(first[a], first[b])
         end = start + sizes[node]
         inside[:, node] = [s[end, end] - s[start, end] - s[end, start] + s[start, start] for s in sums]
+    inside[inside < ROUNDING * inside[:, -1:]] = 0.0  # differences of large sums
     a, b = tree[:, :2].T.astype(np.intp)
     return contrasts(tree[:, 2], inside[:, a] + inside[:, b], np.minimum(sizes[a], sizes[b]))
 
@@ -129,7 +131,7 @@ def contrasts(heights: Array, inside: Array, smaller: NDArray[np.intp]) -> Array
     """Heights over the root mean square distance inside, or 0; inside: Σ squares and Σ weights, (2, n)."""
     found = np.zeros(len(heights))
     squares, weights = inside
-    known = (smaller >= GROUP) & (squares > 0) & np.isfinite(heights)
+    known = (smaller >= GROUP) & (squares > 0) & (weights > 0) & np.isfinite(heights)
     found[known] = heights[known] / np.sqrt(squares[known] / weights[known])
     return found
 
