@@ -249,7 +249,7 @@ def test_a_client_whose_data_drifted_moves_and_nobody_else_does() -> None:
 
 
 def test_a_client_that_comes_back_with_other_labels_is_placed_anew() -> None:
-    """Its inputs are the same, but for the noise of their order: only the names of its classes tell."""
+    """Its inputs are the same, but for the noise of their order: only the names of its classes differ."""
     clients = pool(("upright",), (150,) * 9)
     relabelled = replace(clients, train=replace(clients.train, y=(clients.train.y + 1) % 10))
     algorithm = PACFL(compare="classes")

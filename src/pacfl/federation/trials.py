@@ -299,7 +299,7 @@ def _equal(state: PACFLState) -> tuple[int, ...]:
     if state.clustering.classes is None or state.clustering.evidence["finding"] == "given":
         return ()
     clients_of = {
-        group: [c for c, own in state.cluster_of.items() if own == group] for group in state.cluster_of.values()
+        group: [c for c, own in state.cluster_of.items() if own == group] for group in {*state.cluster_of.values()}
     }
     sent = {g: [state.classes[c] for c in own if c in state.classes] for g, own in clients_of.items()}
     known = [g for g, own in sent.items() if len(own) == len(clients_of[g]) and not any(one.private for one in own)]

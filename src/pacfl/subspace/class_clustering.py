@@ -34,11 +34,8 @@ Array = NDArray[np.float64]
 CALIBRATIONS: Final = 4  # of the noise by what clusters show; it settles in one or two
 DISSOLVED: Final = 0.5  # agreement below which clusters were not found again
 HALVES: Final = 30  # of the clients, to see whether they give the same clusters
-DIRECTIONS: Final = (
-    (0, 1),
-    (0,),
-    (1,),
-)  # of classes that are compared: all, or one where the other hides what it shows
+# Of classes that are compared: all, or one where the other hides what it shows
+DIRECTIONS: Final = ((0, 1), (0,), (1,))
 # Each at a share of the error rate; True: all classes count equally, and a few noisy ones are not hidden by others
 VIEWS: Final = (*((which, False) for which in DIRECTIONS), (DIRECTIONS[0], True))
 DOUBTFUL: Final = 2.0  # standard deviations by which noise within clusters may differ from the predicted by chance
