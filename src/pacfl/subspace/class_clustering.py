@@ -76,29 +76,31 @@ def cluster_classes(
     if n_clusters is not None:
         noise = class_noise(clients, weakly=False)
         return _clusters(compare_classes(clients, noise), noise, DIRECTIONS[0], error_rate, seed, n_clusters)
-    found = _calibrated(clients, error_rate / len(VIEWS), seed, weakly=True)
+    found = _calibrated(clients, error_rate / len(VIEWS), seed)
     doubtful = found.labels.max(initial=0) > 0 and (found.weakly or found.by_contrast)
     if doubtful and not _in_several_classes(clients, found, error_rate, seed):
-        return _calibrated(clients, error_rate / len(VIEWS), seed, weakly=False)
+        return _calibrated(clients, error_rate / len(VIEWS), seed, cautious=True)
     return found
 
 
-def _calibrated(clients: Sequence[ClassSignatures], error_rate: float, seed: int, *, weakly: bool) -> ClassClusters:
+def _calibrated(
+    clients: Sequence[ClassSignatures], error_rate: float, seed: int, *, cautious: bool = False
+) -> ClassClusters:
     """Clusters of clients, in units of the noise that they show inside.
 
-    weakly: whether weakly determined directions and contrasts count.
+    cautious: by the heights of well determined directions alone, without weakly determined ones and contrasts.
     """
-    found = _cluster(clients, None, error_rate, seed, weakly=weakly)
+    found = _cluster(clients, None, error_rate, seed, cautious=cautious)
     for _ in range(CALIBRATIONS if found.weakly and found.labels.max(initial=0) > 0 else 0):
         before = found.labels
-        found = _cluster(clients, before, error_rate, seed, weakly=weakly)
+        found = _cluster(clients, before, error_rate, seed, cautious=cautious)
         if np.array_equal(before, found.labels):
             break
     return found
 
 
 def _cluster(
-    clients: Sequence[ClassSignatures], labels: Labels | None, error_rate: float, seed: int, *, weakly: bool
+    clients: Sequence[ClassSignatures], labels: Labels | None, error_rate: float, seed: int, *, cautious: bool
 ) -> ClassClusters:
     """Clusters of clients, by the directions that show most; noise is measured within `labels`, or in all together."""
     certain = class_noise(clients, weakly=False)
@@ -106,14 +108,14 @@ def _cluster(
     connected, compared = _connected(every), np.count_nonzero(every.weights.any(axis=1))
     found = []
     for which, equally in VIEWS:
-        alone = weakly and 0 not in which  # weakly determined ones would hide others
+        alone = not cautious and 0 not in which  # weakly determined ones would hide others
         noise = (class_noise(clients, labels=labels) if alone else certain).only(which)
         noise = noise.equally() if equally else noise
         pairs = every if (which, equally) == VIEWS[0] else compare_classes(clients, noise)
         pairs = pairs.without(_outside(connected, _connected(pairs)))
         if which == DIRECTIONS[0] or np.count_nonzero(pairs.weights.any(axis=1)) > compared / 2:
             more = bool((np.isfinite(noise.variances) > np.isfinite(certain.variances)).any())
-            found.append(_clusters(pairs, noise, which, error_rate, seed, weakly=more, by_contrast=weakly))
+            found.append(_clusters(pairs, noise, which, error_rate, seed, weakly=more, by_contrast=not cautious))
     best = max(found, key=lambda clusters: (clusters.labels.max(initial=0), clusters.separation or 0.0))
     return _reassigned(best, [clusters.pairs for clusters in found if len(clusters.directions) == 1])
 

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pacfl.subspace.classes import RANK
 from pacfl.subspace.clustering import Clustering
 from pacfl.subspace.diagnosis import (
     ClassEvidence,
@@ -19,7 +18,16 @@ from pacfl.subspace.diagnosis import (
     matching_of,
     relabelled_words,
 )
-from pacfl.subspace.pooled import Matching, PooledClasses, Relabelling
+from pacfl.subspace.feature_differences import (
+    MOST,
+    FeatureDifference,
+    class_directions,
+    class_scatter,
+    input_directions,
+    input_scatter,
+    largest_differences,
+)
+from pacfl.subspace.pooled import Matching, Relabelling
 from pacfl.subspace.shares import count_table
 from pacfl.subspace.together import ClientSignature
 
@@ -27,12 +35,8 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Between = Literal["clients", "clusters"]
 
-FEW: Final = 3  # clients of a cluster, from which their scatter says which features are noisy
-MOST: Final = 5  # features, and classes, that words name
 CLEAR: Final = 2.0  # times the noise: features that words name
 NOTABLE: Final = 0.1  # share of the difference, or of a client's samples: features, and classes, that words name
-LARGE: Final = 2.5  # factor between two weights of a feature that suggests another unit
-UNIT_EXPLAINS: Final = 0.8  # share of the difference that one factor must explain to be called a unit
 CHANNELS: Final = 4  # of an image, at most
 REGION: Final = 0.5  # share of the difference, in the fewest pixels that carry it, whose region words name
 WHOLE: Final = 0.8  # of both sides of an image: a region as large is no region
@@ -53,17 +57,6 @@ class ShareDifference:
     name: str
     a: float
     b: float
-
-
-@dataclass(frozen=True)
-class FeatureDifference:
-    """A feature that carries much of the difference."""
-
-    index: int
-    name: str
-    share: float  # of the squared difference
-    above_noise: float  # in units of noise
-    factor: float | None  # by which its weight relative to others is larger in A than in B, if that explains much
 
 
 @dataclass(frozen=True)
@@ -107,16 +100,6 @@ class Explanation:
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
-    """Directions of A and B that are compared, with signs that agree."""
-
-    a: Array  # (directions, features)
-    b: Array
-    weights: Array  # (directions,) 1 / expected squared length of the difference by noise
-    noise: Array  # (features,) shares of the noise
-
-
-@dataclass(frozen=True, eq=False)
 class _Known:
     """What all explanations of one clustering share."""
 
@@ -130,12 +113,12 @@ class _Known:
     @cached_property
     def class_noise(self) -> Array:
         """Shares of features in the noise of the directions of classes."""
-        return _class_scatter(self.evidence)
+        return class_scatter(self.evidence)
 
     @cached_property
     def input_noise(self) -> tuple[Array, Array]:
         """Shares of features in the noise of bases, and the noise of each of their directions."""
-        return _input_scatter(self.clients, self.evidence.clustering)
+        return input_scatter(self.clients, self.evidence.clustering)
 
     def name(self, between: Between, at: int) -> str:
         """By which words call a client or a cluster."""
@@ -206,7 +189,11 @@ def _explained(known: _Known, a: int, b: int, between: Between) -> Explanation:
     if matching is None and labels[rows_a[0]] == labels[rows_b[0]]:
         kind = "none"  # inputs of one cluster
     relabelled = tuple(Relabelling(shown.get(r.a, r.a), shown.get(r.b, r.b), r.size, r.left) for r in relabelled)
-    parts = _class_parts(known, rows_a, rows_b) if matching else _input_parts(known, rows_a, rows_b)
+    parts = (
+        class_directions(evidence, known.class_noise, rows_a, rows_b)
+        if matching
+        else input_directions(known.clients, known.input_noise, rows_a, rows_b)
+    )
     squares = parts.weights @ (parts.a - parts.b) ** 2
     contributions = squares / squares.sum() if squares.sum() > 0 else squares
     above = np.sqrt(squares / (len(parts.weights) * parts.noise))
@@ -222,7 +209,7 @@ def _explained(known: _Known, a: int, b: int, between: Between) -> Explanation:
         classes=_class_differences(matching, shown),
         relabelled=relabelled,
         shares=_share_differences(evidence, rows_a, rows_b, shown),
-        features=_features(parts, contributions, above, known.feature_names, units=not is_image),
+        features=largest_differences(parts, contributions, above, known.feature_names, units=not is_image),
         contributions=contributions.reshape(known.shape),
         above_noise=above.reshape(known.shape),
         nearest=_nearest(evidence, rows_a, a, between),
@@ -260,151 +247,6 @@ def _feature_names(n: int, names: Sequence[str] | None, shape: tuple[int, ...] |
     if shape is None or len(shape) < 2:
         return [f"feature {j}" for j in range(n)]
     return [f"pixel ({', '.join(map(str, at))})" for at in np.ndindex(*shape)]
-
-
-def _class_parts(known: _Known, a: Rows, b: Rows) -> _Parts:
-    """Pooled directions of all classes that both sides have."""
-    of_a, of_b = known.evidence.pooled(a), known.evidence.pooled(b)
-    at = {name: k for k, name in enumerate(of_b.names)}
-    left, right, weights = [], [], []
-    for k in range(RANK):
-        for i, name in enumerate(of_a.names):
-            variance = (of_a.variances[k, i] + of_b.variances[k, at[name]]) / 2 if name in at else np.inf
-            if np.isfinite(variance):
-                other = of_b.directions[k, at[name]]
-                left.append(of_a.directions[k, i])
-                right.append(other * (-1.0 if left[-1] @ other < 0 else 1.0))
-                weights.append(1 / np.radians(np.sqrt(variance)) ** 2)
-    return _Parts(np.array(left), np.array(right), np.array(weights), known.class_noise)
-
-
-def _class_scatter(evidence: ClassEvidence) -> Array:
-    """Shares of features in the noise of directions, from clients of the same cluster; even where there are few.
-
-    Even noise counts as one more direction, so that a feature that never varies has some.
-    """
-    features = evidence.classes[0].directions.shape[1]
-    total, count = np.zeros(features), 0
-    for rows in map(evidence.rows, range(evidence.n_clusters)):
-        if len(rows) < FEW:
-            continue
-        pooled = evidence.pooled(rows)
-        for i in rows.tolist():
-            squares, n = _squared_deviations(evidence, i, pooled)
-            total, count = total + squares, count + n
-    return np.asarray((total + 1 / features) / (count + 1))
-
-
-def _squared_deviations(evidence: ClassEvidence, i: int, pooled: PooledClasses) -> tuple[Array, int]:
-    """Shares of features in the deviations of client i from its cluster, summed over directions; their number."""
-    own = evidence.classes[i]
-    at = [pooled.names.index(name) if name in pooled.names else -1 for name in own.names]
-    total, count = np.zeros(own.directions.shape[1]), 0
-    for k in range(RANK):
-        for c, column in enumerate(at):
-            mean = pooled.directions[k, column]
-            if column < 0 or not mean.any() or not np.isfinite(pooled.variances[k, column]):
-                continue
-            direction = own.directions[k][:, c]
-            deviation = (direction * (-1.0 if direction @ mean < 0 else 1.0) - mean) ** 2
-            if deviation.sum() > 0:
-                total, count = total + deviation / deviation.sum(), count + 1
-    return total, count
-
-
-def _input_parts(known: _Known, a: Rows, b: Rows) -> _Parts:
-    """Every direction of either side and its image in the other's space, weighted by how well clients agree on it."""
-    left, right = _pooled_basis(known.clients, a), _pooled_basis(known.clients, b)
-    noise, expected = known.input_noise
-    lengths = np.concatenate([expected[: left.shape[1]], expected[: right.shape[1]]])
-    return _Parts(
-        np.hstack([left, _projected(right, left)]).T,
-        np.hstack([_projected(left, right), right]).T,
-        1 / (np.maximum(lengths, 1e-12) * (1 / len(a) + 1 / len(b))),
-        noise,
-    )
-
-
-def _input_scatter(clients: Sequence[ClientSignature], clustering: Clustering) -> tuple[Array, Array]:
-    """Shares of features in the noise of bases (features,), and the mean squared noise of each direction.
-
-    Of clusters of some clients. Without them: even shares, and the noise of the measure, which is half the squared
-    split-half angle.
-    """
-    features, n = len(clients[0].basis), max(client.basis.shape[1] for client in clients)
-    total, count, squares = np.full(features, 1 / features), 1, [np.full(n, np.nan)]
-    for cluster in range(int(clustering.labels.max(initial=-1)) + 1):
-        rows = np.flatnonzero(clustering.labels == cluster)
-        if len(rows) < FEW:
-            continue
-        pooled = _pooled_basis(clients, rows)
-        for i in rows.tolist():
-            own = np.asarray(clients[i].basis, dtype=np.float64)
-            deviation = (own - _projected(own, pooled)) ** 2
-            lengths = deviation.sum(axis=0)
-            squares.append(np.append(lengths, np.full(n - len(lengths), np.nan)) * len(rows) / (len(rows) - 1))
-            total += (deviation / np.maximum(lengths, 1e-300)).sum(axis=1)
-            count += int((lengths > 0).sum())
-    even = np.radians(np.sqrt(np.mean(clustering.noise_scale**2))) ** 2 / 2
-    counts = np.isfinite(squares).sum(axis=0)
-    return total / count, np.where(counts > 0, np.nansum(squares, axis=0) / np.maximum(counts, 1), even)
-
-
-def _projected(directions: Array, basis: Array) -> Array:
-    """Directions (features, k) in the space of an orthonormal basis."""
-    return basis @ (basis.T @ directions)
-
-
-def _pooled_basis(clients: Sequence[ClientSignature], rows: Rows) -> Array:
-    """The subspace nearest to the bases of these clients."""
-    bases = [np.asarray(clients[i].basis, dtype=np.float64) for i in rows.tolist()]
-    if len(bases) == 1:
-        return bases[0]
-    u, _, _ = np.linalg.svd(np.hstack(bases), full_matrices=False)
-    return np.asarray(u[:, : max(basis.shape[1] for basis in bases)])
-
-
-def _features(
-    parts: _Parts, shares: Array, above: Array, names: Sequence[str], units: bool
-) -> tuple[FeatureDifference, ...]:
-    """The features that carry most, largest first; units: whether they may have different ones."""
-    largest = [int(j) for j in np.argsort(-shares, kind="stable")[:MOST] if shares[j] > 0]
-    unit = _unit(parts) if units else None
-    if unit is not None and unit[0] not in largest:
-        largest = [unit[0], *largest[: MOST - 1]]
-    return tuple(
-        FeatureDifference(
-            j, names[j], float(shares[j]), float(above[j]), unit[1] if unit is not None and unit[0] == j else None
-        )
-        for j in largest
-    )
-
-
-def _unit(parts: _Parts) -> tuple[int, float] | None:
-    """The feature, and its factor, whose weight alone differs between A and B; None if there is none.
-
-    A column in another unit has all its weights multiplied by one number. All weights of others then change by another
-    one, because directions have length 1: what counts is the ratio of ratios.
-    """
-    if parts.a.shape[1] < 3:
-        return None
-    a, b = (np.sqrt(parts.weights @ side**2) for side in (parts.a, parts.b))
-    if not (a > 0).any() or not (b > 0).any():
-        return None
-    tiny = 1e-12 * max(a.max(), b.max())
-    logs = np.log((a + tiny) / (b + tiny))
-    before = float(parts.weights @ ((parts.a - parts.b) ** 2).sum(axis=1))
-    best, least = None, (1 - UNIT_EXPLAINS) * before
-    candidates = np.argsort(-np.abs(logs - np.median(logs)))[:MOST].tolist()
-    for j in [*candidates, int(np.argmax(np.abs(a - b)))]:
-        factor = float(np.exp(logs[j] - np.median(np.delete(logs, j))))
-        scaled = parts.b.copy()
-        scaled[:, j] *= factor
-        scaled /= np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1e-300)
-        left = float(parts.weights @ ((parts.a - scaled) ** 2).sum(axis=1))
-        if left < least and max(factor, 1 / factor) >= LARGE:
-            best, least = (j, factor), left
-    return best
 
 
 def _class_differences(matching: Matching | None, shown: Mapping[str, str]) -> tuple[ClassDifference, ...]:
