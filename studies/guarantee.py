@@ -33,11 +33,11 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import binomtest
 
+from pacfl.features.reading import PREPROCESSES, preprocessed
 from pacfl.privacy import noise_scale as private_noise
 from pacfl.privacy import private_class_signatures, private_signature, seeded
 from pacfl.signatures.class_arrays import as_stored
 from pacfl.signatures.federation import NORMALISED
-from pacfl.signatures.reading import PREPROCESSES, preprocessed
 from pacfl.subspace import (
     COMPARES,
     LINKAGES,

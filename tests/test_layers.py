@@ -18,6 +18,7 @@ LAYERS = (
     "plugins",
     "subspace",
     "privacy",
+    "features",
     "signatures",
     "data",
     "learning",

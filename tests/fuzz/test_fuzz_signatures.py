@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacfl.errors import DataError, SignatureError
+from pacfl.features.reading import Reading, Samples, read
 from pacfl.signatures import cluster_files, sigfile, sign_file
 from pacfl.signatures import federation as federations
 from pacfl.signatures.commands import FewSamplesWarning
 from pacfl.signatures.federation import Federation
-from pacfl.signatures.reading import Reading, Samples, read
 from pacfl.signatures.sigfile import MAGIC, PREFIX, SignatureFile
 from pacfl.signatures.signing import sign
 from pacfl.subspace import proximity

@@ -12,10 +12,10 @@ import numpy as np
 from pacfl.experiment.description import save_clustering
 from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import ACCURACY, CLASSIFICATION, result, summaries
+from pacfl.features.reading import Reading, Samples
 from pacfl.federation.rounds import Score
 from pacfl.learning.evaluation import Metrics
 from pacfl.signatures import federation
-from pacfl.signatures.reading import Reading, Samples
 from pacfl.signatures.sigfile import SignatureFile
 from pacfl.signatures.signing import sign
 from pacfl.subspace import cluster, signature, split_half_angles

@@ -14,11 +14,11 @@ from pacfl import PACFLClustering
 from pacfl.cli import app
 from pacfl.cli.signature_display import shaded
 from pacfl.errors import ConfigError, DataError, SignatureError
+from pacfl.features.reading import Samples
 from pacfl.signatures import Reading, cluster_files, explain_pair, join_files, sigfile, sign_file
 from pacfl.signatures import federation as federations
 from pacfl.signatures.explaining import Description
 from pacfl.signatures.federation import Federation
-from pacfl.signatures.reading import Samples
 from pacfl.signatures.signing import sign, sign_privately
 from tests.signatures.labelled import CLASSES, FEATURES, parties, samples
 

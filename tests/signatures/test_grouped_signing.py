@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from pacfl import PACFLClustering
 from pacfl.cli import app
 from pacfl.errors import DataError
+from pacfl.features.reading import read_samples
 from pacfl.signatures import DependenceWarning, Reading, cluster_files, join_files, sign_file
-from pacfl.signatures.reading import read_samples
 from pacfl.subspace import split_half_angles
 
 N, FEATURES = 240, 6

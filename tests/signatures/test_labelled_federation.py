@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from pacfl import PACFLClustering
 from pacfl.cli import app
 from pacfl.errors import ConfigError, DataError
+from pacfl.features.reading import Samples
 from pacfl.report.gather import gather
 from pacfl.report.payload import payload
 from pacfl.signatures import Reading, cluster_files, figures, join_files, sign_file
 from pacfl.signatures import federation as federations
 from pacfl.signatures.federation import Federation
-from pacfl.signatures.reading import Samples
 from pacfl.signatures.sigfile import SignatureFile
 from pacfl.signatures.signing import sign
 from pacfl.subspace import evidence_of

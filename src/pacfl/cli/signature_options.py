@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from pacfl.errors import DataError
+from pacfl.features.reading import Preprocess, Reading
 from pacfl.signatures.figures import Picture
-from pacfl.signatures.reading import Preprocess, Reading
 
 Rank = Annotated[int | None, typer.Option(min=1, help="Directions in the signature. [default: 3]", show_default=False)]
 PerClass = Annotated[

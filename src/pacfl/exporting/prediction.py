@@ -14,8 +14,8 @@ from pacfl.data.preprocessing import Preprocessing
 from pacfl.errors import DataError, ModelError, StoreError
 from pacfl.exporting.folder import MANIFEST, Manifest, ModelFile, read_manifest, read_model
 from pacfl.exporting.formats import FORMATS, Outputs, load_graph, load_weights
+from pacfl.features.reading import Reading, read
 from pacfl.files import write_atomically
-from pacfl.signatures.reading import Reading, read
 
 BATCH: Final = 500
 Floats = NDArray[np.float64]

@@ -4,9 +4,9 @@
 `explain_pair` says why two of them differ.
 """
 
+from pacfl.features.reading import Reading
 from pacfl.signatures.commands import FewSamplesWarning, cluster_files, explain_pair, join_files, sign_file
 from pacfl.signatures.federation import Federation, Joined
-from pacfl.signatures.reading import Reading
 from pacfl.signatures.sigfile import SignatureFile, SignatureSettings
 from pacfl.subspace import DependenceWarning
 

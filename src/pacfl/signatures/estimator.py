@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.errors import ConfigError, DataError, NotFittedError, library
+from pacfl.features.reading import Preprocess, Reading, preprocessed
+from pacfl.features.reading import Samples as Signable
 from pacfl.settings import NonNegative, PositiveInt, Share, check_value
 from pacfl.signatures import figures
 from pacfl.signatures.federation import Clients, Federation, Joined, federate, join
 from pacfl.signatures.labels import class_names
-from pacfl.signatures.reading import Preprocess, Reading, preprocessed
-from pacfl.signatures.reading import Samples as Signable
 from pacfl.signatures.sigfile import SignatureFile
 from pacfl.signatures.signing import RANK, dependence, named, sign, sign_privately, warn_of_dependence
 from pacfl.subspace import (

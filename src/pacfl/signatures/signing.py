@@ -11,10 +11,10 @@ import numpy as np
 from scipy.stats import binom
 
 from pacfl.errors import DataError
+from pacfl.features.reading import Array, Reading, Samples
 from pacfl.privacy import private_class_signatures, private_signature
 from pacfl.signatures.class_arrays import as_stored
 from pacfl.signatures.labels import MOST_CLASSES, MOST_NAME, class_names, key_id, read_key, with_hashed_names
-from pacfl.signatures.reading import Array, Reading, Samples
 from pacfl.signatures.sigfile import MOST_AXES, SignatureFile
 from pacfl.subspace import (
     ClassSignatures,

@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 
 from pacfl.errors import DataError, MissingLibraryError
-from pacfl.signatures.reading import Reading, read
+from pacfl.features.reading import Reading, read
 
 X = np.random.default_rng(0).integers(0, 256, (6, 4)).astype(np.uint8)
 Y = np.array([0, 0, 1, 1, 2, 2])

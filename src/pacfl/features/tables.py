@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pacfl.errors import DataError
 
 if TYPE_CHECKING:
-    from pacfl.signatures.reading import Reading
+    from pacfl.features.reading import Reading
 
 Array = NDArray[Any]
 MOST_ROW_BYTES: Final = 1 << 26  # of a CSV: pyarrow takes a row in one block

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.errors import DataError, PacflError
+from pacfl.features.images import read_images
+from pacfl.features.tables import read_csv, read_parquet
 from pacfl.npz import archive_shapes, array_shape
-from pacfl.signatures.images import read_images
-from pacfl.signatures.tables import read_csv, read_parquet
 from pacfl.subspace.classes import FEWEST
 from pacfl.subspace.units import blocks
 

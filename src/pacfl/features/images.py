@@ -13,7 +13,7 @@ from pacfl.errors import DataError, library
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from pacfl.signatures.reading import Reading
+    from pacfl.features.reading import Reading
 
 Array = NDArray[Any]
 MOST_PIXELS: Final = 1 << 26  # of an image: more than any camera's, and 200 MB once it is read
