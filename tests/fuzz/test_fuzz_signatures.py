@@ -20,6 +20,7 @@ from pacfl.errors import DataError, SignatureError
 from pacfl.features.reading import Reading, Samples, read
 from pacfl.signatures import cluster_files, sigfile, sign_file
 from pacfl.signatures import federation as federations
+from pacfl.signatures import folder as folders
 from pacfl.signatures.commands import FewSamplesWarning
 from pacfl.signatures.federation import Federation
 from pacfl.signatures.sigfile import MAGIC, PREFIX, SignatureFile
@@ -164,7 +165,7 @@ def stored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("stored")
     plain = sign("x", Samples(X), 2, Reading())
     signature = plain if request.param == "plain" else LABELLED
-    federations.save(federations.federate({**dict.fromkeys("abc", signature), "d": plain}), folder)
+    folders.save(federations.federate({**dict.fromkeys("abc", signature), "d": plain}), folder)
     return folder
 
 
@@ -182,9 +183,9 @@ def used(federation: Federation) -> None:
 @often
 @given(data=st.data())
 def test_a_damaged_federation_is_refused_or_usable(stored: Path, tmp_path: Path, data: st.DataObject) -> None:
-    content = data.draw(damaged((stored / federations.STATE).read_bytes()))
-    (tmp_path / federations.STATE).write_bytes(content)
-    federation = refused_or_read(lambda: federations.load(tmp_path), DataError)
+    content = data.draw(damaged((stored / folders.STATE).read_bytes()))
+    (tmp_path / folders.STATE).write_bytes(content)
+    federation = refused_or_read(lambda: folders.load(tmp_path), DataError)
     if federation is not None:
         used(federation)
 
@@ -193,7 +194,7 @@ def test_a_damaged_federation_is_refused_or_usable(stored: Path, tmp_path: Path,
 @given(data=st.data())
 def test_a_forged_federation_is_refused_or_usable(stored: Path, tmp_path: Path, data: st.DataObject) -> None:
     """One array of the archive is another."""
-    with np.load(stored / federations.STATE) as state:
+    with np.load(stored / folders.STATE) as state:
         arrays: dict[str, Any] = dict(state)
     name = data.draw(st.sampled_from(sorted(arrays)))
     if name == "settings":
@@ -227,8 +228,8 @@ def test_a_forged_federation_is_refused_or_usable(stored: Path, tmp_path: Path, 
                 ]
             )
         )
-    with (tmp_path / federations.STATE).open("wb") as file:
+    with (tmp_path / folders.STATE).open("wb") as file:
         np.savez(file, **arrays)
-    federation = refused_or_read(lambda: federations.load(tmp_path), DataError)
+    federation = refused_or_read(lambda: folders.load(tmp_path), DataError)
     if federation is not None:
         used(federation)

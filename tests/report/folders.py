@@ -16,6 +16,7 @@ from pacfl.features.reading import Reading, Samples
 from pacfl.federation.rounds import Score
 from pacfl.learning.evaluation import Metrics
 from pacfl.signatures import federation
+from pacfl.signatures import folder as folders
 from pacfl.signatures.sigfile import SignatureFile
 from pacfl.signatures.signing import sign
 from pacfl.subspace import cluster, signature, split_half_angles
@@ -98,7 +99,7 @@ def write_federation(folder: Path, names: Sequence[str], kinds: int = 3) -> Path
         for name, x in zip(names, data, strict=True)
     }
     folder.mkdir(parents=True)
-    federation.save(federation.federate(clients, clusters=kinds), folder)
+    folders.save(federation.federate(clients, clusters=kinds), folder)
     return folder
 
 
@@ -202,5 +203,5 @@ def write_labelled_federation(folder: Path, n: int = 8, side: int = 4) -> Path:
         labels = np.array([1, 0, 2])[y] if i % 2 else y
         clients[f"site {i}" if i < n else "small site"] = sign(f"site {i}", Samples(x, labels), 3, Reading(labels="y"))
     folder.mkdir(parents=True)
-    federation.save(federation.federate(clients), folder)
+    folders.save(federation.federate(clients), folder)
     return folder

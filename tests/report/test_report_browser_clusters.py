@@ -8,7 +8,7 @@ import pytest
 from scipy.cluster.hierarchy import fcluster
 
 from pacfl.report.gather import gather
-from pacfl.signatures import federation
+from pacfl.signatures import folder as folders
 from tests.report.browser import Open, choose, drawn, saved, slide
 from tests.report.folders import write_federation, write_labelled_federation, write_run
 
@@ -143,7 +143,7 @@ def listed(page: Any) -> dict[str, set[str]]:
 def test_clusters_have_the_numbers_of_the_federation(opened: Open, tmp_path: Path) -> None:
     folder = write_federation(tmp_path / "hospitals", [f"hospital {i}" for i in range(9)])
     page = opened(folder)
-    stored = federation.load(folder).clusters()
+    stored = folders.load(folder).clusters()
     assert listed(page) == {str(k): set(names) for k, names in enumerate(stored)}
     assert list(listed(page)) == ["0", "1", "2"]
     choose(page, "client", "7")
@@ -220,7 +220,7 @@ def test_the_evidence_says_whether_it_is_guaranteed_and_why_not(
 
 def test_how_clusters_differ_is_said_first_and_shown_for_the_chosen_pair(opened: Open, tmp_path: Path) -> None:
     folder = write_labelled_federation(tmp_path / "sites")
-    stored = federation.load(folder)
+    stored = folders.load(folder)
     page = opened(folder)
     text = "return document.getElementById(arguments[0]).innerText"
     assert page.execute_script(text, "diagnosis") == stored.diagnosis.words
@@ -239,7 +239,7 @@ def test_how_clusters_differ_is_said_first_and_shown_for_the_chosen_pair(opened:
 def test_the_pair_of_clusters_is_chosen(opened: Open, tmp_path: Path) -> None:
     folder = write_federation(tmp_path / "hospitals", [f"hospital {i}" for i in range(9)])
     page = opened(folder)
-    stored = federation.load(folder)
+    stored = folders.load(folder)
     for a, b in ((1, 2), (2, 0)):
         choose(page, "pair-a", str(a))
         choose(page, "pair-b", str(b))

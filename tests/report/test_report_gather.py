@@ -14,7 +14,7 @@ from pacfl.report.dendrogram import shown_angles
 from pacfl.report.gather import gather
 from pacfl.report.payload import payload
 from pacfl.report.runs import read
-from pacfl.signatures import federation
+from pacfl.signatures import folder as folders
 from tests.report.folders import write_federation, write_labelled_federation, write_run, write_runs
 
 TABLE = {
@@ -131,7 +131,7 @@ def test_a_federation_is_read_as_it_was_stored(tmp_path: Path) -> None:
     report = gather([str(folder)], tmp_path / "runs")
     (read_back,) = report.federations
     assert report.runs == ()
-    stored = federation.load(folder)
+    stored = folders.load(folder)
     assert (read_back.name, read_back.clients.names) == ("hospitals", stored.names)
     assert read_back.clustering.clustering.labels.tolist() == stored.clustering.labels.tolist() == [0, 1, 2] * 3
     np.testing.assert_array_equal(read_back.clustering.clustering.proximity, stored.clustering.proximity)
@@ -150,7 +150,7 @@ def test_the_hash_of_a_federation_changes_with_it(tmp_path: Path) -> None:
 
 def test_a_damaged_federation_is_refused(tmp_path: Path) -> None:
     folder = write_federation(tmp_path / "hospitals", ["a", "b", "c"])
-    (folder / federation.STATE).write_bytes(b"PK no more")
+    (folder / folders.STATE).write_bytes(b"PK no more")
     with pytest.raises(DataError, match="cannot be read"):
         gather([str(folder)], tmp_path)
 
@@ -165,7 +165,7 @@ def test_a_federation_has_its_diagnosis_and_an_explanation_of_each_pair_of_clust
     read = gather([str(write_labelled_federation(tmp_path / "sites"))], tmp_path).federations[0]
     assert read.diagnosis.kind == "concept"
     (pair,) = read.explanations
-    assert pair.as_json() == federation.load(tmp_path / "sites").explain(0, 1, "clusters").as_json()
+    assert pair.as_json() == folders.load(tmp_path / "sites").explain(0, 1, "clusters").as_json()
     (shown,) = payload([], [read])["experiments"][0]["diagnosis"]["pairs"]
     assert [one[:2] for one in shown["relabelled"]] == [[one.a, one.b] for one in pair.relabelled]
     assert shown["picture"]["shape"] == [4, 4]
@@ -189,7 +189,7 @@ def test_of_many_clusters_each_is_explained_with_its_nearest_other_one(
 
 def test_the_heat_map_shows_the_distances_that_were_cut_and_no_angle_without_a_common_class(tmp_path: Path) -> None:
     folder = write_labelled_federation(tmp_path / "sites")
-    clustering = federation.load(folder).clustering
+    clustering = folders.load(folder).clustering
     shown = shown_angles(clustering)
     known = np.isfinite(shown)
     np.testing.assert_array_equal(shown[known], clustering.distances()[known])
@@ -198,5 +198,5 @@ def test_the_heat_map_shows_the_distances_that_were_cut_and_no_angle_without_a_c
     assert known[:small, :small].all()
     (run,) = payload([], [gather([str(folder)], tmp_path).federations[0]])["experiments"][0]["runs"]
     assert "between the same classes" in run["clustering"]["angles"]
-    by_inputs = federation.load(write_federation(tmp_path / "hospitals", ["a", "b", "c"])).clustering
+    by_inputs = folders.load(write_federation(tmp_path / "hospitals", ["a", "b", "c"])).clustering
     np.testing.assert_array_equal(shown_angles(by_inputs), by_inputs.proximity)

@@ -17,6 +17,7 @@ from pacfl.errors import ConfigError, DataError, SignatureError
 from pacfl.features.reading import Samples
 from pacfl.signatures import Reading, cluster_files, explain_pair, join_files, sigfile, sign_file
 from pacfl.signatures import federation as federations
+from pacfl.signatures import folder as folders
 from pacfl.signatures.explaining import Description
 from pacfl.signatures.federation import Federation
 from pacfl.signatures.signing import sign, sign_privately
@@ -218,21 +219,21 @@ def test_a_folder_that_is_not_there_and_an_unknown_kind_of_pair_are_refused(tmp_
 
 
 def test_a_loaded_federation_explains_as_before(tmp_path: Path) -> None:
-    federations.save(hospitals(), tmp_path)
-    loaded = federations.load(tmp_path)
+    folders.save(hospitals(), tmp_path)
+    loaded = folders.load(tmp_path)
     assert loaded.descriptions == hospitals().descriptions == (Description(150, COLUMNS),) * 8
     assert loaded.explain("h0", "h7").as_json() == hospitals().explain("h0", "h7").as_json()
 
 
 def test_a_folder_of_format_3_is_read_and_explained_without_names_of_columns(tmp_path: Path) -> None:
-    federations.save(hospitals(), tmp_path)
-    with np.load(tmp_path / federations.STATE) as state:
+    folders.save(hospitals(), tmp_path)
+    with np.load(tmp_path / folders.STATE) as state:
         arrays = dict(state)
     settings = json.loads(str(arrays["settings"]))
     del settings["clients"]
     arrays["settings"] = np.array(json.dumps(settings | {"format": 3}))
-    np.savez(tmp_path / federations.STATE, **arrays)
-    loaded = federations.load(tmp_path)
+    np.savez(tmp_path / folders.STATE, **arrays)
+    loaded = folders.load(tmp_path)
     assert "feature 4 (different unit?" in loaded.explain("h0", "h7").words
     assert loaded.diagnosis.kind == "inputs"
 

@@ -10,6 +10,7 @@ import pytest
 from pacfl.errors import DataError
 from pacfl.signatures import federation as federations
 from pacfl.signatures import figures
+from pacfl.signatures import folder as folders
 from pacfl.signatures.federation import Federation
 from pacfl.signatures.sigfile import SignatureFile
 from pacfl.subspace import agglomerate, proximity, signature, split_half_angles
@@ -61,8 +62,8 @@ def test_clients_of_pure_noise_are_in_no_cluster_stored_and_when_they_join(tmp_p
     federation = federations.federate({"noise": noise_alone(0), **clients})
     assert sorted(map(sorted, federation.clusters())) == [[f"g{g}-{i}" for i in range(5)] for g in range(2)]
     assert list(federation.not_judged()) == ["noise"]
-    federations.save(federation, tmp_path)
-    again = federations.load(tmp_path)
+    folders.save(federation, tmp_path)
+    again = folders.load(tmp_path)
     assert again.summary() == federation.summary()
     joined = federations.join(again, {"more noise": noise_alone(1), "late": client(1, 99)})
     assert joined.placed == {"more noise": -1, "late": again.clustering.labels[again.names.index("g1-0")]}
@@ -100,8 +101,8 @@ def test_extension_equals_recomputation() -> None:
 
 def test_a_stored_federation_is_loaded_unchanged(tmp_path: Path) -> None:
     before = federated()
-    federations.save(before, tmp_path)
-    after = federations.load(tmp_path)
+    folders.save(before, tmp_path)
+    after = folders.load(tmp_path)
     assert after.summary() == before.summary()
     assert after.settings == before.settings
     assert np.array_equal(after.clustering.proximity, before.clustering.proximity)
@@ -115,17 +116,17 @@ def test_a_member_cannot_join_twice() -> None:
 
 def test_a_damaged_or_foreign_folder_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a federation folder"):
-        federations.load(tmp_path)
-    federations.save(federated(), tmp_path)
-    content = (tmp_path / federations.STATE).read_bytes()
-    (tmp_path / federations.STATE).write_bytes(content[: len(content) // 2])
+        folders.load(tmp_path)
+    folders.save(federated(), tmp_path)
+    content = (tmp_path / folders.STATE).read_bytes()
+    (tmp_path / folders.STATE).write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match=r"proximity\.npz: cannot be read"):
-        federations.load(tmp_path)
+        folders.load(tmp_path)
 
 
 def test_a_failure_while_saving_leaves_the_old_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = federated()
-    federations.save(before, tmp_path)
+    folders.save(before, tmp_path)
     after = federations.join(before, {"late": client(1, 99)}).federation
 
     def full_disk(_: int) -> None:
@@ -133,15 +134,15 @@ def test_a_failure_while_saving_leaves_the_old_state(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr("os.fsync", full_disk)
     with pytest.raises(OSError, match="No space left"):
-        federations.save(after, tmp_path)
-    assert federations.load(tmp_path).names == before.names
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([federations.STATE, federations.SUMMARY])
+        folders.save(after, tmp_path)
+    assert folders.load(tmp_path).names == before.names
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([folders.STATE, folders.SUMMARY])
 
 
 def test_the_proximity_is_stored_once_for_each_pair(tmp_path: Path) -> None:
     """10 clients have 45 pairs: 360 bytes instead of 800 for the square matrix."""
-    federations.save(federated(), tmp_path)
-    with np.load(tmp_path / federations.STATE) as state:
+    folders.save(federated(), tmp_path)
+    with np.load(tmp_path / folders.STATE) as state:
         assert state["proximity"].shape == (45,)
         assert state["proximity"].dtype == np.float64
 
@@ -151,23 +152,23 @@ def test_federations_of_any_size_are_stored(tmp_path: Path, n_per_group: int) ->
     for names in (["g0-0"], None):
         whole = {f"g{g}-{i}": client(g, i) for i in range(n_per_group) for g in range(2)}
         before = federations.federate({n: c for n, c in whole.items() if names is None or n in names})
-        federations.save(before, tmp_path)
-        assert np.array_equal(federations.load(tmp_path).clustering.proximity, before.clustering.proximity)
+        folders.save(before, tmp_path)
+        assert np.array_equal(folders.load(tmp_path).clustering.proximity, before.clustering.proximity)
 
 
 def test_a_folder_of_another_format_is_refused_with_the_remedy(tmp_path: Path) -> None:
     """Format 1 stored the square matrix and other settings."""
     federation = federated(3)
-    federations.save(federation, tmp_path)
-    with np.load(tmp_path / federations.STATE) as state:
+    folders.save(federation, tmp_path)
+    with np.load(tmp_path / folders.STATE) as state:
         arrays = dict(state)
     settings = json.loads(str(arrays["settings"])) | {"format": 1, "how": {"rank": 2}}
     del settings["signatures"]
     arrays |= {"proximity": federation.clustering.proximity, "settings": np.array(json.dumps(settings))}
-    with (tmp_path / federations.STATE).open("wb") as file:
+    with (tmp_path / folders.STATE).open("wb") as file:
         np.savez(file, **arrays)
     with pytest.raises(DataError, match="another release of pacfl; cluster again"):
-        federations.load(tmp_path)
+        folders.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -204,11 +205,11 @@ def test_the_evidence_of_normalised_data_is_not_guaranteed() -> None:
 
 def test_pictures_of_an_earlier_federation_are_removed(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
-    federations.save(federated(), tmp_path, "png")
-    federations.save(federated(3), tmp_path, "svg")
+    folders.save(federated(), tmp_path, "png")
+    folders.save(federated(3), tmp_path, "svg")
     assert {p.name for p in tmp_path.iterdir()} >= {"dendrogram.svg", "heatmap.svg"}
-    federations.save(federated(2), tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([federations.STATE, federations.SUMMARY])
+    folders.save(federated(2), tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([folders.STATE, folders.SUMMARY])
 
 
 @pytest.mark.parametrize("kind", figures.PICTURES)
@@ -236,11 +237,11 @@ def test_pictures_are_drawn(tmp_path: Path, kind: figures.Picture) -> None:
 )
 def test_a_state_whose_parts_do_not_belong_together_is_refused(tmp_path: Path, part: str, value: np.ndarray) -> None:
     """Found by fuzzing: it was read, and made its users fail."""
-    federations.save(federated(3), tmp_path)
+    folders.save(federated(3), tmp_path)
     with np.load(tmp_path / "proximity.npz") as state:
         arrays = dict(state)
     assert len(arrays["names"]) == 6
     with (tmp_path / "proximity.npz").open("wb") as file:
         np.savez(file, **{**arrays, part: value})
     with pytest.raises(DataError, match="was it damaged"):
-        federations.load(tmp_path)
+        folders.load(tmp_path)

@@ -18,6 +18,7 @@ from pacfl.report.gather import gather
 from pacfl.report.payload import payload
 from pacfl.signatures import Reading, cluster_files, figures, join_files, sign_file
 from pacfl.signatures import federation as federations
+from pacfl.signatures import folder as folders
 from pacfl.signatures.federation import Federation
 from pacfl.signatures.sigfile import SignatureFile
 from pacfl.signatures.signing import sign
@@ -92,16 +93,16 @@ def test_angles_are_those_between_the_same_classes() -> None:
 @pytest.mark.parametrize("how", [{}, {"clusters": 2}, {"compare": "inputs"}], ids=str)
 def test_a_stored_federation_is_loaded_unchanged_and_newcomers_get_the_same(tmp_path: Path, how: Any) -> None:
     before = two_kinds(**how)
-    federations.save(before, tmp_path)
-    after = federations.load(tmp_path)
+    folders.save(before, tmp_path)
+    after = folders.load(tmp_path)
     assert after.summary() == before.summary()
     assert after.settings == before.settings
     newcomers = {"late": party(50, 1), "small too": too_small(), "third": party(51, 2)}
     joined, wanted = (federations.join(federation, newcomers) for federation in (after, before))
     assert joined.placed == wanted.placed
     assert joined.summary() == wanted.summary()
-    federations.save(joined.federation, tmp_path)
-    again = federations.join(federations.load(tmp_path), {"later": party(52, 1)})
+    folders.save(joined.federation, tmp_path)
+    again = federations.join(folders.load(tmp_path), {"later": party(52, 1)})
     assert again.placed == federations.join(wanted.federation, {"later": party(52, 1)}).placed
 
 
@@ -173,7 +174,7 @@ def test_the_evidence_is_that_of_the_clustering() -> None:
 def test_pictures_and_reports_show_clients_in_no_cluster(tmp_path: Path, how: Any) -> None:
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
     (tmp_path / "f").mkdir()
-    federations.save(two_kinds(**how), tmp_path / "f", "png")
+    folders.save(two_kinds(**how), tmp_path / "f", "png")
     assert {f"{plot}.png" for plot in figures.PLOTS} <= {path.name for path in (tmp_path / "f").iterdir()}
     (shown,) = payload([], gather([str(tmp_path / "f")], tmp_path).federations)["experiments"]
     assert shown["runs"][0]["clustering"]["labels"]["shape"] == [9]
@@ -198,29 +199,29 @@ CHANGES: dict[str, Any] = {
 
 @pytest.mark.parametrize("part", CHANGES)
 def test_a_state_whose_classes_do_not_belong_together_is_refused(tmp_path: Path, part: str) -> None:
-    federations.save(two_kinds(), tmp_path)
-    with np.load(tmp_path / federations.STATE) as state:
+    folders.save(two_kinds(), tmp_path)
+    with np.load(tmp_path / folders.STATE) as state:
         arrays = dict(state)
     assert part in arrays
     assert not np.array_equal(arrays[part], CHANGES[part])
     for change in ({**arrays, part: CHANGES[part]}, {k: v for k, v in arrays.items() if k != part}):
         if part == "classes_of" and part not in change:
             continue  # then it says that nobody has labels, which the comparisons contradict
-        with (tmp_path / federations.STATE).open("wb") as file:
+        with (tmp_path / folders.STATE).open("wb") as file:
             np.savez(file, **change)
         with pytest.raises(DataError, match="was it damaged"):
-            federations.load(tmp_path)
+            folders.load(tmp_path)
 
 
 def test_folders_of_the_release_before_are_refused(tmp_path: Path) -> None:
-    federations.save(two_kinds(), tmp_path)
-    with np.load(tmp_path / federations.STATE) as state:
+    folders.save(two_kinds(), tmp_path)
+    with np.load(tmp_path / folders.STATE) as state:
         arrays = dict(state)
     settings = json.loads(str(arrays["settings"])) | {"format": 2}
-    with (tmp_path / federations.STATE).open("wb") as file:
+    with (tmp_path / folders.STATE).open("wb") as file:
         np.savez(file, **{**arrays, "settings": np.array(json.dumps(settings))})
     with pytest.raises(DataError, match="another release of pacfl; cluster again"):
-        federations.load(tmp_path)
+        folders.load(tmp_path)
 
 
 def run(*arguments: object) -> tuple[int, str]:

@@ -8,7 +8,8 @@ import pytest
 from pacfl.errors import DataError, SignatureError
 from pacfl.privacy import Guarantee
 from pacfl.signatures import SignatureFile, sigfile, sign_file
-from pacfl.signatures.federation import check_comparable, load
+from pacfl.signatures.federation import check_comparable
+from pacfl.signatures.folder import load
 from tests.conftest import Run
 
 

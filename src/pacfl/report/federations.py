@@ -9,7 +9,7 @@ import numpy as np
 
 from pacfl.errors import DataError
 from pacfl.report.summary import ClientClustering, Clients, SignatureFederation
-from pacfl.signatures import federation
+from pacfl.signatures import folder as folders
 from pacfl.signatures.explaining import explanations
 from pacfl.subspace.diagnosis import cluster_pairs, evidence_on
 
@@ -19,19 +19,19 @@ MOST_EXPLAINED: Final = 200
 
 def is_federation(folder: Path) -> bool:
     """Whether `pacfl cluster` wrote the folder."""
-    return (folder / federation.STATE).exists()
+    return (folder / folders.STATE).exists()
 
 
 def read(folder: Path) -> SignatureFederation:
     """What `pacfl cluster` wrote."""
-    stored = federation.load(folder)
+    stored = folders.load(folder)
     clustering, n = stored.clustering, len(stored.names)
     if n < 2:
         raise DataError(f"{folder}: has one client, so there is nothing to cluster; let others join first")
     pairs = cluster_pairs(evidence_on(stored.clients(), clustering), MOST_PAIRS)
     return SignatureFederation(
         name=folder.resolve().name,
-        hash=hashlib.blake2b((folder / federation.STATE).read_bytes(), digest_size=8).hexdigest(),
+        hash=hashlib.blake2b((folder / folders.STATE).read_bytes(), digest_size=8).hexdigest(),
         clients=Clients.named(stored.names, [one.samples for one in stored.descriptions]),
         clustering=ClientClustering(np.arange(n), clustering, clustering.merges()),
         diagnosis=stored.diagnosis,

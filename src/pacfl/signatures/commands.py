@@ -11,7 +11,8 @@ from pacfl.errors import DataError
 from pacfl.features.reading import Array, Reading, read_samples
 from pacfl.files import locked
 from pacfl.signatures import figures, sigfile
-from pacfl.signatures.federation import Federation, Joined, Progress, check_output, federate, join, load, save
+from pacfl.signatures.federation import Federation, Joined, Progress, federate, join
+from pacfl.signatures.folder import check_output, load, save
 from pacfl.signatures.sigfile import SignatureFile
 from pacfl.signatures.signing import RANK, dependence, sign, sign_privately, warn_of_dependence
 from pacfl.subspace import ClassSignatures, Compare, Explanation, Linkage, Measure

@@ -1,26 +1,18 @@
-"""A federation of named clients in clusters: created, extended by newcomers, stored in a folder."""
+"""A federation of named clients in clusters: created, and extended by newcomers."""
 
-import json
-import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import squareform
 
 from pacfl.errors import DataError
-from pacfl.files import replaced, write_atomically
-from pacfl.npz import archive_shapes
-from pacfl.signatures import class_state, explaining, figures
+from pacfl.signatures import explaining
 from pacfl.signatures.explaining import Description
 from pacfl.signatures.sigfile import NOT_LABELLED, SignatureFile, SignatureSettings
 from pacfl.subspace import (
-    LINKAGES,
-    MEASURES,
     ClassSignatures,
     ClientSignature,
     Clustering,
@@ -35,16 +27,10 @@ from pacfl.subspace import (
     diagnose,
 )
 from pacfl.subspace.explanation import Between
-from pacfl.subspace.hierarchy import check_proximity
-from pacfl.subspace.proximity import stack
 from pacfl.subspace.together import compared_pairs, obstacle
 
-FORMAT: Final = 4
-READABLE: Final = (3, 4)  # 3 had no descriptions of clients
+FORMAT: Final = 4  # of folders
 NAMES_SHOWN: Final = 8
-STATE: Final = "proximity.npz"
-SUMMARY: Final = "clusters.json"
-FILES: Final = (STATE, SUMMARY, *figures.FILES, ".lock")  # the last one is made by locked()
 NORMALISED: Final = (
     "with --preprocess normalise the halves that measure a client's noise are not normalised again, "
     "which makes the noise scale too small"
@@ -308,139 +294,6 @@ _WORDS: Final = {
     "labels": "how classes are named",
 }
 _MEANINGLESS: Final = {"labels": "Which classes are the same cannot be seen"}
-
-
-def check_output(folder: Path, force: bool = False) -> None:
-    """Refuse a folder that cannot be written to, or where something would be lost."""
-    if folder.exists() and not folder.is_dir():
-        raise DataError(f"{folder}: is a file; name a folder")
-    place = next((p for p in (folder, *folder.parents) if p.exists()), folder)
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        raise DataError(f"{folder}: cannot be written, {place} does not permit it; name another folder")
-    names = {p.name for p in folder.iterdir()} if folder.exists() else set()
-    foreign = sorted(name for name in names if name not in FILES and not _is_unfinished(name))
-    if foreign:
-        raise DataError(f"{folder}: holds other files ({', '.join(foreign[:3])}); name a new folder")
-    if STATE in names and not force:
-        raise DataError(
-            f"{folder}: holds a federation; add clients to it with 'pacfl join', name a new folder, "
-            "or replace it with --force"
-        )
-
-
-def save(federation: Federation, folder: Path, pictures: figures.Picture | None = None) -> None:
-    """Write the folder. proximity.npz holds everything and is replaced in one step; the rest is derived from it."""
-    clustering = federation.clustering
-    rank = max(basis.shape[1] for basis in federation.bases)
-    bases = np.zeros((len(federation.bases), federation.settings.features, rank), dtype=np.float32)
-    for padded, basis in zip(bases, federation.bases, strict=True):
-        padded[:, : basis.shape[1]] = basis
-    keys = ("measure", "linkage", "reference_scale", "threshold", "evidence")
-    settings = {"format": FORMAT, "signatures": asdict(federation.settings)}
-    settings["clients"] = explaining.stored(federation.descriptions)
-    settings |= class_state.settings_of(clustering)
-    with replaced(folder / STATE) as file:
-        np.savez(
-            file,
-            names=np.array(federation.names),
-            proximity=squareform(clustering.proximity, checks=False),
-            labels=clustering.labels,
-            noise_scale=clustering.noise_scale,
-            bases=bases,
-            directions=np.array([basis.shape[1] for basis in federation.bases]),
-            settings=np.array(json.dumps(settings | {key: getattr(clustering, key) for key in keys})),
-            **class_state.arrays_of(federation.classes, clustering),
-        )
-    write_atomically(folder / SUMMARY, (json.dumps(federation.summary(), indent=2, allow_nan=False) + "\n").encode())
-    for path in folder.iterdir():
-        if path.name in figures.FILES or _is_unfinished(path.name):
-            path.unlink()  # pictures of what was there before, and what a killed process left
-    if pictures is not None:
-        figures.draw(federation, folder, pictures)
-
-
-def load(folder: Path) -> Federation:
-    """The federation stored in a folder."""
-    try:
-        archive_shapes(folder / STATE)
-        with (folder / STATE).open("rb") as file, np.load(file, allow_pickle=False) as state:
-            settings = json.loads(str(state["settings"]))
-            if settings.pop("format") not in READABLE:
-                raise DataError(f"{folder}: was written by another release of pacfl; cluster again")
-            counts, bases, names = state["directions"], state["bases"], state["names"]
-            of_classes, of_inputs = settings.pop("classes"), settings.pop("inputs")
-            described = explaining.restored(settings.pop("clients", None), len(names), bases.shape[1])
-            signed = SignatureSettings(**settings.pop("signatures"))
-            federation = Federation(
-                names=tuple(str(name) for name in names),
-                bases=tuple(basis[:, :count] for basis, count in zip(bases, counts, strict=True)),
-                settings=signed,
-                clustering=Clustering(
-                    proximity=squareform(state["proximity"]),
-                    noise_scale=state["noise_scale"],
-                    labels=state["labels"],
-                    classes=class_state.clusters_from(of_classes, state),
-                    inputs=class_state.inputs_from(of_inputs, state),
-                    **settings,
-                ),
-                classes=class_state.signatures_from(state, len(names), bases.shape[1], signed.private),
-                descriptions=described,
-            )
-            _check(federation)
-            return federation
-    except FileNotFoundError:
-        raise DataError(
-            f"{folder}: is not a federation folder; make one with 'pacfl cluster ... -o {folder}'"
-        ) from None
-    except DataError:
-        raise
-    except Exception as error:
-        raise DataError(f"{folder / STATE}: cannot be read ({error}); was it damaged?") from None
-
-
-def _check(federation: Federation) -> None:
-    """Refuse a federation whose parts do not belong together."""
-    clustering, signed, n = federation.clustering, federation.settings, len(federation.names)
-    check_proximity(clustering.proximity)
-    _, ranks = stack(federation.bases)
-    numbers = [clustering.threshold, *([] if clustering.reference_scale is None else [clustering.reference_scale])]
-    valid = {
-        "one entry for each client": len(clustering.proximity) == len(ranks) == n,
-        "distinct names": len(set(federation.names)) == n,
-        "labels": clustering.labels.shape == (n,)
-        and clustering.labels.dtype.kind in "ui"
-        and set(clustering.labels.tolist()) - {-1} == set(range(int(clustering.labels.max()) + 1))
-        and (clustering.classes is not None or _explained(clustering)),
-        "noise_scale": clustering.noise_scale.shape == (n,)
-        and bool((np.isfinite(clustering.noise_scale) & (clustering.noise_scale > 0)).all()),
-        "threshold": all(isinstance(x, float) and 0 <= x < np.inf for x in numbers) and clustering.reference_scale != 0,
-        "measure and linkage": clustering.measure in MEASURES and clustering.linkage in LINKAGES,
-        "reasons": isinstance(clustering.evidence.get("reasons"), str)
-        and clustering.evidence.get("compare", "inputs") in ("inputs", "classes", "both"),
-        "comparison of classes": class_state.are_valid(clustering, federation.classes),
-        "settings of its signatures": signed.features == len(federation.bases[0])
-        and type(signed.rank) is int
-        and signed.rank > 0
-        and isinstance(signed.per_class, bool)
-        and isinstance(signed.preprocess, str)
-        and isinstance(signed.protection, str)
-        and isinstance(signed.labels, str)
-        and all(text is None or isinstance(text, str) for text in (signed.encoder, signed.sketch)),
-    }
-    lacking = [what for what, there in valid.items() if not there]
-    if lacking:
-        raise ValueError(f"it has no valid {', '.join(lacking)}")
-
-
-def _explained(clustering: Clustering) -> bool:
-    """Whether the evidence says why clients without a cluster have none."""
-    why = clustering.evidence.get("not_judged") or {}
-    return all(isinstance(why.get(str(i)), str) for i in np.flatnonzero(clustering.labels < 0).tolist())
-
-
-def _is_unfinished(name: str) -> bool:
-    """Whether a file is one of a federation's that was not finished."""
-    return name.endswith(".part") and name.startswith(tuple(f".{ours}." for ours in FILES))
 
 
 def _listed(names: list[str]) -> str:
