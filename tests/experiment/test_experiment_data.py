@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from pacfl.algorithms import PACFL
 from pacfl.errors import ConfigError
 from pacfl.experiment.execution import Experiment
-from pacfl.experiment.run import build, divide
+from pacfl.experiment.result import load
+from pacfl.experiment.run import build, divide, resume
+from pacfl.experiment.store import folder_of
 from pacfl.federation.client_side import ClientSide
+from pacfl.report.gather import gather
 from tests.experiment.tables import only, table
 
 N, N_TEST = 120, 40
@@ -139,3 +142,27 @@ def test_signatures_see_the_samples_of_a_group_as_transformed() -> None:
 def test_a_choice_of_test_samples_is_refused_where_validation_samples_replace_them() -> None:
     with pytest.raises(ConfigError, match="validation replaces the test samples, got test 'global' with it"):
         only(table(data={"validation": 0.2, "test": "global"}))
+
+
+def test_natural_clients_have_their_names_in_results_and_report(tmp_path: Path) -> None:
+    whose = np.array(["north", "south"])[np.arange(N + N_TEST) % 2]
+    np.savez(
+        tmp_path / "mine.npz",
+        x_train=X[:N],
+        y_train=TARGETS["classes"][:N],
+        x_test=X[N:],
+        y_test=TARGETS["classes"][N:],
+        clients_train=whose[:N],
+        clients_test=whose[N:],
+        groups_train=np.arange(N) // 3,
+    )
+    data = {"name": "mine", "clients": 2, "scheme": {"kind": "natural"}}
+    run = only(table(data=data, model={"name": "logistic"}, schedule={"rounds": 1}))
+    folder = folder_of(run, tmp_path / "runs")
+    list(resume(run, folder, tmp_path))
+    assert [client["name"] for client in (folder.description("clients") or {})["clients"]] == ["north", "south"]
+    assert load(folder.path, data=tmp_path).clients == ("north", "south")
+    assert gather([str(folder.path)], tmp_path / "runs").runs[0].clients.names == ("north", "south")
+    groups = build(run, tmp_path).setup.pool.groups
+    assert groups is not None
+    assert np.array_equal(groups, np.arange(N) // 3)

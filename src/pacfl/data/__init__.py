@@ -4,9 +4,10 @@ from pacfl.data.catalogue import Entry, catalogue
 from pacfl.data.dataset import Dataset, from_arrays
 from pacfl.data.digits import digits
 from pacfl.data.download import download
-from pacfl.data.groups import ByAttribute, BySet, Given
+from pacfl.data.groups import ByAttribute, BySet, Given, Natural
 from pacfl.data.loading import data_folder, load_dataset
 from pacfl.data.mixture import mixture
+from pacfl.data.natural import NaturalClients, natural_clients
 from pacfl.data.normalisation import Normalisation, Normalise, normalisation, normalised
 from pacfl.data.partition import SCHEMES, Partition, TestSamples, build_scheme, find_scheme, partition
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme, Split
@@ -31,6 +32,8 @@ __all__ = [
     "Groups",
     "Iid",
     "LabelSkew",
+    "Natural",
+    "NaturalClients",
     "Normalisation",
     "Normalise",
     "Partition",
@@ -51,6 +54,7 @@ __all__ = [
     "grouped",
     "load_dataset",
     "mixture",
+    "natural_clients",
     "normalisation",
     "normalised",
     "partition",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.data.display import count, html_table, listing
+from pacfl.data.natural import NaturalClients, check_natural
 from pacfl.data.targets import SINGULAR, TargetArray, Targets, as_targets, check_range, check_targets, kind_of
 from pacfl.errors import DataError
 
@@ -31,6 +32,7 @@ class Dataset:
     n_classes is 0 unless they are classes.
     source (n,) says which data set of a mixture a sample came from: the position of its name in source_names.
     attributes: name -> (n,) yes or no for every sample, where the data have any.
+    natural: whose the samples are, where the data come from several clients.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Dataset:
     source_names: tuple[str, ...]
     attributes_train: Mapping[str, Flags] = field(default_factory=dict)
     attributes_test: Mapping[str, Flags] = field(default_factory=dict)
+    natural: NaturalClients | None = None
 
     def __post_init__(self) -> None:
         _check_samples(self.name, "x_train", self.x_train)
@@ -54,6 +57,8 @@ class Dataset:
                 f"{_kind(self.x_train)} and {_kind(self.x_test)}; resize or convert one of them"
             )
         _check_same_targets(self.name, self.y_train, self.y_test)
+        if self.natural is not None:
+            check_natural(self.name, self.natural, len(self.x_train), len(self.x_test))
         for split, x in (("train", self.x_train), ("test", self.x_test)):
             check_targets(self.name, f"y_{split}", getattr(self, f"y_{split}"), len(x), self.n_classes)
             check_range(self.name, f"source_{split}", getattr(self, f"source_{split}"), len(x), len(self.source_names))
@@ -80,6 +85,8 @@ class Dataset:
         }
         if len(self.source_names) > 1:
             facts["sources"] = listing(self.source_names)
+        if self.natural is not None:
+            facts["clients"] = listing(self.natural.names)
         if self.attributes_train:
             facts["attributes"] = listing(list(self.attributes_train))
         return facts
@@ -119,6 +126,7 @@ def from_arrays(
     name: str = "arrays",
     n_classes: int | None = None,
     channels: Channels = "last",
+    natural: NaturalClients | None = None,
 ) -> Dataset:
     """A data set of the user's own arrays: samples of uint8 stay, other integers become int64, other numbers float32.
 
@@ -126,6 +134,7 @@ def from_arrays(
     last.
     Targets are classes if they are (n,) integers, of which there are n_classes, or as many as the largest says. They
     are labels if they are (n, labels) integers 0 or 1, or yes and no. They are values if they are floats.
+    natural: whose the samples are, from `natural_clients`, for the scheme natural.
 
     >>> from_arrays([[0.0, 1.0], [1.0, 0.0]], [0, 1], [[0.5, 0.5]], [1]).n_classes
     2
@@ -151,6 +160,7 @@ def from_arrays(
         source_train=np.zeros(len(train), dtype=np.intp),
         source_test=np.zeros(len(test), dtype=np.intp),
         source_names=(name,),
+        natural=natural,
     )
 
 

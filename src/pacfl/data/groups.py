@@ -1,4 +1,7 @@
-"""Ways to split training samples by the group they belong to: a data set of a mixture, an attribute, or as given."""
+"""Ways to split training samples by the group they belong to: a data set of a mixture, an attribute, a client.
+
+Or as given.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -132,6 +135,35 @@ class Given:
                 raise DataError(f"{name} must have one list for each of {n_clients} clients, got {len(lists)}")
         tests = None if self.test_indices is None else [np.array(own, dtype=np.intp) for own in self.test_indices]
         return Split([np.array(own, dtype=np.intp) for own in self.indices], test_indices=tests)
+
+
+@dataclass(frozen=True)
+class Natural:
+    """The clients that the data come from: hospitals, stores, people. Of more than needed, those with most samples."""
+
+    minimum: PositiveInt = 1
+    remedy: ClassVar[str] = "use fewer clients: those with the most training samples are chosen"
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:  # noqa: ARG002 - as every scheme
+        """Every sample belongs to its own client, for training and for testing."""
+        own = dataset.natural
+        if own is None:
+            raise DataError(
+                f"{dataset.name} does not say which clients its samples come from; use another kind of scheme, or one "
+                "of the data sets that 'pacfl data' lists with clients"
+            )
+        if n_clients > len(own.names):
+            raise DataError(
+                f"{dataset.name} comes from {len(own.names)} clients, got clients = {n_clients}; use clients = "
+                f"{len(own.names)}, or fewer: those with the most training samples"
+            )
+        sizes = np.bincount(own.train, minlength=len(own.names))
+        chosen = np.sort(np.argsort(-sizes, kind="stable")[:n_clients])
+        train, tests = ([np.flatnonzero(of == c) for c in chosen] for of in (own.train, own.test))
+        return Split(train, None, tests, tuple(own.names[c] for c in chosen))
 
 
 def _proportional_order(members: Indices, dataset: Dataset, rng: np.random.Generator) -> Indices:

@@ -9,7 +9,7 @@ import numpy as np
 from pacfl import plugins
 from pacfl.data.dataset import Dataset, Indices
 from pacfl.data.display import count, extent, html_table, listing
-from pacfl.data.groups import ByAttribute, BySet, Given
+from pacfl.data.groups import ByAttribute, BySet, Given, Natural
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme, Split
 from pacfl.errors import ConfigError, DataError
 from pacfl.settings import PositiveInt, build, check_value, suggestion
@@ -25,6 +25,7 @@ SCHEMES: Final[Mapping[str, type[Scheme]]] = {
     "by-set": BySet,
     "by-attribute": ByAttribute,
     "given": Given,
+    "natural": Natural,
 }
 
 
@@ -44,6 +45,7 @@ class Partition:
     transforms: tuple[str, ...] | None = None  # what was done to each client's samples, where groups differ by it
     test: TestSamples = "owned"  # the primary kind
     other_tests: Mapping[TestSamples, tuple[Indices, ...]] = field(default_factory=dict)
+    names: tuple[str, ...] | None = None  # of the clients, where the data have them
 
     @property
     def n_clients(self) -> int:
@@ -60,7 +62,7 @@ class Partition:
 
     def _repr_html_(self) -> str:
         columns: dict[str, Sequence[object]] = {
-            "client": range(self.n_clients),
+            "client": self.names or range(self.n_clients),
             "training samples": [len(indices) for indices in self.train_indices],
             "test samples": [len(indices) for indices in self.test_indices],
             **{f"{kind} test samples": [len(own) for own in of] for kind, of in self.other_tests.items()},
@@ -108,7 +110,7 @@ def partition(
     """
     check_value("the number of clients", n_clients, PositiveInt)
     kinds = kinds_of_tests("the choice of test samples", test)
-    train, true_cluster, tests = Split(*scheme.split(dataset, n_clients, rng))
+    train, true_cluster, tests, names = Split(*scheme.split(dataset, n_clients, rng))
     if len(train) != n_clients:
         raise DataError(f"the scheme must split the samples among {n_clients} clients, got {len(train)}")
     _check_indices("training", train, len(dataset.y_train))
@@ -121,7 +123,13 @@ def partition(
     found = {kind: _tests(kind, dataset, train, tests, test_rng or rng) for kind in kinds}
     first, *others = kinds
     return Partition(
-        tuple(train), found[first], owned, true_cluster, test=first, other_tests={kind: found[kind] for kind in others}
+        tuple(train),
+        found[first],
+        owned,
+        true_cluster,
+        test=first,
+        other_tests={kind: found[kind] for kind in others},
+        names=names,
     )
 
 

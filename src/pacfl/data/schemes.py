@@ -26,6 +26,7 @@ class Split(NamedTuple):
     train_indices: Sequence[Indices]
     true_cluster: Indices | None = None  # the group of each client
     test_indices: Sequence[Indices] | None = None  # None: the test samples of the classes that a client owns
+    names: tuple[str, ...] | None = None  # of the clients, if they have any
 
 
 class Scheme(Protocol):

@@ -25,6 +25,7 @@ def subset(dataset: Dataset, train: Indices, test: Indices) -> Dataset:
         y_test=dataset.y_test[test],
         source_test=dataset.source_test[test],
         attributes_test=attribute_rows(dataset.attributes_test, test),
+        natural=None if dataset.natural is None else dataset.natural.rows(train, test),
     )
 
 
@@ -70,6 +71,7 @@ def validation_split(
         y_test=dataset.y_train[validation],
         source_test=dataset.source_train[validation],
         attributes_test=attribute_rows(dataset.attributes_train, validation),
+        natural=None if (own := dataset.natural) is None else replace(own, test=own.train[validation]),
     )
     return changed, replace(clients, train_indices=train, test_indices=tests)
 

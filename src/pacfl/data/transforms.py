@@ -98,6 +98,7 @@ def grouped(
         tuple(names[group] for group in group_of),
         clients.test,
         dict(zip(clients.other_tests, others, strict=True)),
+        clients.names,
     )
 
 
@@ -138,6 +139,7 @@ def _transformed(
         y_test=y_test,
         source_test=dataset.source_test[rows],
         attributes_test=attribute_rows(dataset.attributes_test, rows),
+        natural=None if dataset.natural is None else dataset.natural.rows(np.arange(len(y_train)), rows),
     )
     return changed, [tuple(of_kind[c] for c in range(clients.n_clients)) for of_kind in moved]
 

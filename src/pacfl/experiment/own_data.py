@@ -52,7 +52,7 @@ def gather(clients: Clients, channels: Channels | None = None) -> NamedClients:
     if isinstance(clients, tuple) and len(clients) == 2 and isinstance(clients[0], Dataset):
         if not isinstance(clients[1], Partition):
             raise DataError(f"a data set comes with a partition, got {type(clients[1]).__name__}; use pacfl.partition")
-        return NamedClients(clients[0], clients[1], tuple(range(clients[1].n_clients)))
+        return NamedClients(clients[0], clients[1], clients[1].names or tuple(range(clients[1].n_clients)))
     parts = cast("Mapping[str, Part] | Sequence[Part]", clients)
     names: tuple[Client, ...] = tuple(parts) if isinstance(parts, Mapping) else tuple(range(len(parts)))
     for name in names:

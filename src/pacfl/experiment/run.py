@@ -82,7 +82,8 @@ def _run(
     experiment = build(run, data)
     _check_data(run, folder, data)
     folder.describe("environment", description.environment())
-    folder.describe("clients", description.clients(experiment.dataset, experiment.partition, _source(run, data).digest))
+    dataset, divided = experiment.dataset, experiment.partition
+    folder.describe("clients", description.clients(dataset, divided, _source(run, data).digest, divided.names))
     identity = {"hash": run.hash, "algorithm": run.label(), "seed": run.seed}
     yield from execute(experiment, folder, identity, backend, models=models, clock=clock, started=started)
 
@@ -229,7 +230,8 @@ def prepare(dataset: Dataset, divided: Partition, normalise: Normalise = "auto")
     )
     train = Samples(_channels_first(scaled.x_train), _as_model_targets(scaled.y_train))
     test = Samples(_channels_first(scaled.x_test), _as_model_targets(scaled.y_test))
-    return Pool(train, test, dataset.x_train, indices)
+    groups = None if dataset.natural is None else dataset.natural.groups
+    return Pool(train, test, dataset.x_train, indices, groups)
 
 
 def _as_model_targets(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

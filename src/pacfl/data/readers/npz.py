@@ -1,20 +1,25 @@
 """Any data set in one .npz file with x_train, y_train, x_test and y_test.
 
 An entry `channels`, "first" or "last", says where the channels of images are; without it they are last.
+Entries `clients_train` and `clients_test` name the client that each sample comes from; `groups_train` says which
+training samples depend on each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, from_arrays
+from pacfl.data.natural import NaturalClients, natural_clients
 from pacfl.data.readers.search import Search, reading, search
 from pacfl.errors import DataError
 from pacfl.npz import archive_shapes
 
 ARRAYS: Final = ("x_train", "y_train", "x_test", "y_test")
+CLIENTS: Final = ("clients_train", "clients_test", "groups_train")
 
 
 def find(name: str, folder: Path) -> Search:
@@ -35,10 +40,20 @@ def read(name: str, paths: Sequence[Path], n_classes: int | None = None) -> Data
     with reading(path, ".npz"), np.load(path, allow_pickle=False) as arrays:
         x_train, y_train, x_test, y_test = (arrays[array] for array in ARRAYS)
         channels: Any = str(arrays["channels"]) if "channels" in arrays else "last"
+        whose = {key: arrays[key] for key in CLIENTS if key in arrays}
     try:
-        return from_arrays(x_train, y_train, x_test, y_test, name, n_classes, channels)
+        natural = _natural(whose)
+        return from_arrays(x_train, y_train, x_test, y_test, name, n_classes, channels, natural)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
+
+
+def _natural(whose: Mapping[str, NDArray[Any]]) -> NaturalClients | None:
+    if not whose:
+        return None
+    if lacking := [key for key in CLIENTS[:2] if key not in whose]:
+        raise DataError(f"has {', '.join(whose)} and lacks {', '.join(lacking)}; give both, or none")
+    return natural_clients(whose["clients_train"], whose["clients_test"], whose.get("groups_train"))
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
