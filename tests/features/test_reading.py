@@ -245,8 +245,8 @@ def test_pickled_arrays_are_never_loaded(tmp_path: Path) -> None:
     ("name", "text", "why"),
     [
         ("empty.csv", "", "empty"),
-        ("words.csv", "a,b\n1,2\n2,y\n", "column 'b', row 2 after the header: 'y' is not a number.*--drop"),
-        ("gaps.csv", "a,b\n1,\n2,3\n", "column 'b', row 1 after the header: is empty; fill empty cells"),
+        ("words.csv", "a,b\n1,2\n2,y\n", r"a column is not all numbers: 'b' \('y' in row 3\); .*--drop.*schema"),
+        ("gaps.csv", "a,b\n1,\n2,3\n", r"a column is not all numbers: 'b' \(an empty cell in row 2\)"),
         ("ragged.csv", "a,b\n1,2\n3\n", "Row #3: Expected 2 columns, got 1"),
         ("data.xyz", "1 2 3", "wanted a file of kind"),
         ("bad.npy", "no numpy", "cannot be read"),

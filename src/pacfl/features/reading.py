@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pacfl.errors import DataError, PacflError
 from pacfl.features.images import read_images
-from pacfl.features.tables import read_csv, read_parquet
+from pacfl.features.tables import CSV_KINDS, PARQUET_KINDS, SPREADSHEETS, kind_of, read_csv, read_parquet
 from pacfl.npz import archive_shapes, array_shape
 from pacfl.subspace.classes import FEWEST
 from pacfl.subspace.units import blocks
@@ -115,13 +115,16 @@ def read_samples(path: Path, how: Reading) -> Samples:
     how.check()
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
-    kind = "folder" if path.is_dir() else path.suffix.lower()
+    kind = "folder" if path.is_dir() else kind_of(path)
+    if kind in SPREADSHEETS:
+        raise DataError(f"{path}: workbooks are not read; save the sheet as CSV (in UTF-8), and give that file")
     if kind not in _READERS:
-        known = ", ".join(sorted(k for k in _READERS if k != "folder"))
+        known = ", ".join(sorted(k for k in _READERS if k.count(".") == 1))
         raise DataError(f"{path}: wanted a file of kind {known}, or a folder of images; got {kind or 'no suffix'}")
     for option, kinds in _APPLIES_TO.items():
         if getattr(how, option) != getattr(Reading, option) and kind not in kinds:
-            what = "folders of images" if kinds == ("folder",) else f"{', '.join(kinds)} files"
+            plain = [kind for kind in kinds if kind.count(".") == 1]  # compressed ones are named by what they hold
+            what = "folders of images" if kinds == ("folder",) else f"{', '.join(plain)} files"
             raise DataError(f"{path}: --{option} applies to {what} only; leave it out")
     try:
         found = Samples(*_READERS[kind](path, how))
@@ -175,17 +178,15 @@ def _read_npz(path: Path, how: Reading) -> Samples:
 _READERS: Final[Mapping[str, Callable[[Path, Reading], tuple[Any, ...]]]] = {  # the fields of Samples
     ".npy": _read_npy,
     ".npz": _read_npz,
-    ".csv": read_csv,
-    ".tsv": read_csv,
-    ".parquet": read_parquet,
-    ".pq": read_parquet,
+    **dict.fromkeys(CSV_KINDS, read_csv),
+    **dict.fromkeys(PARQUET_KINDS, read_parquet),
     "folder": read_images,
 }
 
 _APPLIES_TO: Final[Mapping[str, tuple[str, ...]]] = {
     "array": (".npz",),
-    "drop": (".csv", ".tsv", ".parquet", ".pq"),
-    "header": (".csv", ".tsv"),
+    "drop": (*CSV_KINDS, *PARQUET_KINDS),
+    "header": CSV_KINDS,
     "resize": ("folder",),
     "grey": ("folder",),
 }

@@ -9,6 +9,7 @@ import numpy as np
 
 from pacfl.errors import DataError
 from pacfl.features.reading import Array, Reading, read_samples
+from pacfl.features.tables import stem_of
 from pacfl.files import locked
 from pacfl.signatures import figures, sigfile
 from pacfl.signatures.federation import Federation, Joined, Progress, federate, join
@@ -169,7 +170,7 @@ def _open_clients(
             "signature files are compared as they were made; --rank and the options for reading apply to data files "
             "only, leave them out"
         )
-    names = [path.stem if path.is_file() else path.name for path in paths]
+    names = [stem_of(path) if path.is_file() else path.name for path in paths]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"clients are named by their files, and {', '.join(twice)} occurs twice; rename a file")
