@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pacfl.errors import DataError
 from pacfl.signatures import explaining
+from pacfl.signatures.alignment import aligned
 from pacfl.signatures.explaining import Description
 from pacfl.signatures.sigfile import NOT_LABELLED, SignatureFile, SignatureSettings
 from pacfl.subspace import (
@@ -206,6 +207,7 @@ def federate(
 
     Without a measure: `smallest`, except in spaces so small that any two signatures share a direction, there `sum`.
     """
+    clients = _aligned(clients)
     settings = check_comparable({name: client.settings for name, client in clients.items()})
     bases = tuple(client.basis for client in clients.values())
     if measure is None:
@@ -227,6 +229,13 @@ def federate(
     return Federation(tuple(clients), bases, settings, clustering, classes, _descriptions(clients))
 
 
+def _aligned(clients: Clients, federation: Federation | None = None) -> Clients:
+    """The clients with their columns in one order, that of the federation; those of other schemas are not touched."""
+    known = [] if federation is None else federation.descriptions
+    schemas = {client.schema for client in clients.values()} | ({federation.settings.schema} if federation else set())
+    return aligned(clients, next((one.columns for one in known if one.columns), None)) if len(schemas) == 1 else clients
+
+
 def _descriptions(clients: Clients) -> tuple[Description, ...]:
     return tuple(map(Description.of, clients.values()))
 
@@ -244,6 +253,7 @@ def join(federation: Federation, newcomers: Clients) -> Joined:
     members = [name for name in newcomers if name in federation.names]
     if members:
         raise DataError(f"{', '.join(members)}: already in the federation; nothing was changed")
+    newcomers = _aligned(newcomers, federation)
     settings = check_comparable(
         {"the federation": federation.settings, **{n: c.settings for n, c in newcomers.items()}}
     )
@@ -271,14 +281,14 @@ def check_comparable(made: Mapping[str, SignatureSettings]) -> SignatureSettings
 
     Clients without labels go with all others; those with labels must name their classes in the same way.
     """
-    for key in ("protection", "features", "encoder", "sketch", "preprocess", "per_class", "rank", "labels"):
+    for key in ("protection", "schema", "features", "encoder", "sketch", "preprocess", "per_class", "rank", "labels"):
         names: dict[object, list[str]] = {}
         for name, settings in made.items():
             value = getattr(settings, key)
             if (key, value) != ("labels", NOT_LABELLED):
                 names.setdefault(value, []).append(name)
         if len(names) > 1:
-            kinds = "; ".join(f"{value}: {_listed(who)}" for value, who in names.items())
+            kinds = "; ".join(f"{_shown(key, value)}: {_listed(who)}" for value, who in names.items())
             raise DataError(
                 f"signatures must be made with the same settings, these differ in {_WORDS.get(key, key)}: {kinds}. "
                 f"{_MEANINGLESS.get(key, 'Angles between them mean nothing')}; sign again with the same options"
@@ -290,10 +300,17 @@ def check_comparable(made: Mapping[str, SignatureSettings]) -> SignatureSettings
 _WORDS: Final = {
     "protection": "privacy",
     "preprocess": "preprocessing",
+    "schema": "the schema of their columns",
     "per_class": "per-class decomposition",
     "labels": "how classes are named",
 }
 _MEANINGLESS: Final = {"labels": "Which classes are the same cannot be seen"}
+
+
+def _shown(key: str, value: object) -> str:
+    if key != "schema":
+        return str(value)
+    return "none" if value is None else f"SHA-256 {str(value)[:12]}..."
 
 
 def _listed(names: list[str]) -> str:

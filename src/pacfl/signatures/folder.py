@@ -140,7 +140,7 @@ def _check(federation: Federation) -> None:
         and isinstance(signed.preprocess, str)
         and isinstance(signed.protection, str)
         and isinstance(signed.labels, str)
-        and all(text is None or isinstance(text, str) for text in (signed.encoder, signed.sketch)),
+        and all(text is None or isinstance(text, str) for text in (signed.encoder, signed.sketch, signed.schema)),
     }
     lacking = [what for what, there in valid.items() if not there]
     if lacking:

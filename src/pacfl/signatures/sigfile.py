@@ -69,6 +69,7 @@ class SignatureSettings:
     labels: str = NOT_LABELLED  # whether and how its classes are named; those without labels go with all others
     encoder: str | None = None
     sketch: str | None = None
+    schema: str | None = None
 
     @property
     def private(self) -> bool:
@@ -90,7 +91,7 @@ class SignatureFile:
     classes: ClassSignatures | None = None  # of labelled data
     columns: tuple[str, ...] | None = None  # names of the features, where they have some
     key: str | None = None  # which key the names of classes are hashed with; None: they are plain
-    schema: str | None = None  # SHA-256 of what columns are, in hexadecimal digits; nothing writes it yet
+    schema: str | None = None  # SHA-256 of what columns are, in hexadecimal digits
     encoder: str | None = None  # SHA-256 of the model that made the features; nothing writes it yet
     sketch: str | None = None  # how the basis was compressed; nothing writes it yet
     shape: tuple[int, ...] | None = None  # of one sample, where it has several axes, as images have
@@ -104,7 +105,7 @@ class SignatureFile:
             labels = "plain names" if self.key is None else f"names hashed with key {self.key}"
         return SignatureSettings(
             *(len(self.basis), self.rank, self.per_class, self.preprocess, protection),
-            *(labels, self.encoder, self.sketch),
+            *(labels, self.encoder, self.sketch, self.schema),
         )
 
     def contents(self) -> dict[str, Any]:
