@@ -26,14 +26,17 @@ from pacfl.cli.result_tables import (
     settings_headings,
     targets_table,
 )
+from pacfl.cli.signature_display import print_federation
 from pacfl.cli.tensorboard import curves
-from pacfl.errors import DivergedError, StoreError, missing
+from pacfl.errors import DataError, DivergedError, StoreError, missing
 from pacfl.experiment.compare import below_local, load_result, local_baseline, solo_runs
 from pacfl.experiment.csv_tables import as_csv as table_of
 from pacfl.experiment.store import RunFolder, all_folders, data_digest, folder_of
 from pacfl.experiment.summary import label, megabits_per_client, metric_of, scores
 from pacfl.experiment.swept import beside_label, swept_settings
 from pacfl.experiment.tested_on import choose, kinds, on_test
+from pacfl.signatures import load_federation
+from pacfl.signatures.folder import is_federation
 
 if TYPE_CHECKING:
     pass
@@ -141,7 +144,12 @@ def list_runs(runs: Runs = Path("runs"), as_json: AsJson = False) -> None:
 
 @app.command()
 def show(
-    prefix: Annotated[str, typer.Argument(metavar="HASH", help="Of a run, or its beginning.")],
+    prefix: Annotated[
+        str,
+        typer.Argument(
+            metavar="HASH|FEDERATION", help="Of a run, or its beginning; or a folder made by 'pacfl cluster'."
+        ),
+    ],
     runs: Runs = Path("runs"),
     target: Annotated[
         list[float] | None,
@@ -154,7 +162,13 @@ def show(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Show one run: its settings, its results and the versions it ran with. As CSV, a line for each round."""
+    """Show a run: its settings, results and versions. As CSV, a line for each round. Or a federation: its clusters."""
+    if is_federation(Path(prefix)):
+        given = [name for name, value in (("--target", target), ("--test", test), ("--csv", as_csv)) if value]
+        if given:
+            raise DataError(f"{given[0]}: is for runs, and {prefix} is a federation; leave it out")
+        print_federation(load_federation(Path(prefix)), None, as_json)
+        return
     folders = all_folders(runs)
     found = [folder for folder in folders if folder.path.name.startswith(prefix)]
     if len(found) != 1:

@@ -44,8 +44,10 @@ def print_federation(federation: Federation, folder: Path | None, as_json: bool)
     if as_json:
         print(json.dumps(federation.summary()))
         return
-    clusters, evidence = federation.clusters(), federation.clustering.evidence
-    table = Table(title=f"{count(len(clusters), 'cluster')} of {count(len(federation.names), 'client')}")
+    evidence = federation.clustering.evidence
+    out.print(f"[bold]{escape(federation.answer)}[/bold]", highlight=False)
+    n_clusters, n = len(federation.clustering.numbers), len(federation.names)
+    table = Table(title=f"{count(n_clusters, 'cluster')} of {count(n, 'client')}")
     headings, *rows = federation.table()
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "names" else "right")
@@ -121,6 +123,16 @@ def shaded(picture: NDArray[np.float64], most: int = 32) -> list[str]:
     means = block_means(picture, most)
     steps = np.rint(means / max(float(means.max()), 1e-300) * (len(SHADES) - 1)).astype(int)
     return ["".join(2 * SHADES[step] for step in row) for row in steps.tolist()]
+
+
+def print_left(federation: Federation, names: Sequence[str], folder: Path, as_json: bool) -> None:
+    """The federation without clients that left."""
+    if as_json:
+        print(json.dumps({"left": list(names), **federation.summary()}))
+        return
+    out.print(f"{escape(', '.join(names))} left. {escape(federation.answer)}", highlight=False)
+    print_diagnosis(federation.diagnosis)
+    out.print(f"{federation.size()}, stored in {escape(str(folder))}", highlight=False)
 
 
 def print_joined(joined: Joined, folder: Path, as_json: bool) -> None:

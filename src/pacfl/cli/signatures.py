@@ -14,6 +14,7 @@ from pacfl.cli.signature_display import (
     print_explanation,
     print_federation,
     print_joined,
+    print_left,
     print_signature,
     progress_bars,
 )
@@ -38,7 +39,7 @@ from pacfl.cli.signature_options import (
     reading,
 )
 from pacfl.errors import MissingLibraryError
-from pacfl.signatures import cluster_files, explain_pair, figures, join_files, sigfile, sign_file
+from pacfl.signatures import cluster_files, explain_pair, figures, join_files, leave_federation, sigfile, sign_file
 from pacfl.signatures import demo as digits
 from pacfl.signatures.signing import RANK
 from pacfl.subspace import Compare, Linkage, Measure
@@ -182,6 +183,18 @@ def join(
         )
     print_joined(joined, folder, as_json)
     _notes(caught)
+
+
+@app.command()
+def leave(
+    folder: Annotated[Path, typer.Argument(metavar="FEDERATION", help="Folder made by 'pacfl cluster'.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Clients that leave, by their names.")],
+    pictures: Pictures = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove clients. No other client moves, and clusters have the same numbers."""
+    leaving = list(dict.fromkeys(names))
+    print_left(leave_federation(folder, leaving, pictures=_drawable(pictures)), leaving, folder, as_json)
 
 
 @app.command()

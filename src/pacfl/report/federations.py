@@ -17,11 +17,6 @@ MOST_PAIRS: Final = 66  # of clusters that are all explained; of more, each clus
 MOST_EXPLAINED: Final = 200
 
 
-def is_federation(folder: Path) -> bool:
-    """Whether `pacfl cluster` wrote the folder."""
-    return (folder / folders.STATE).exists()
-
-
 def read(folder: Path) -> SignatureFederation:
     """What `pacfl cluster` wrote."""
     stored = folders.load(folder)

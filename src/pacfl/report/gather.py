@@ -9,6 +9,7 @@ from pacfl.experiment.store import RunFolder, all_folders
 from pacfl.report import federations
 from pacfl.report.runs import read
 from pacfl.report.summary import ReportData, SignatureFederation
+from pacfl.signatures.folder import is_federation
 
 
 def gather(names: Sequence[str], runs: Path) -> ReportData:
@@ -16,7 +17,7 @@ def gather(names: Sequence[str], runs: Path) -> ReportData:
     folders: dict[Path, RunFolder] = {}
     found: dict[Path, SignatureFederation] = {}
     for name in names:
-        if federations.is_federation(Path(name)):
+        if is_federation(Path(name)):
             found[Path(name).resolve()] = federations.read(Path(name))
         else:
             folders |= {folder.path.resolve(): folder for folder in _run_folders(name, runs)}

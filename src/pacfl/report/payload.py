@@ -41,7 +41,7 @@ def _federation(federation: SignatureFederation) -> dict[str, Any]:
 
 def _diagnosis(federation: SignatureFederation) -> dict[str, Any]:
     """How clusters differ: in words, and what carries the difference for some pairs."""
-    k = int(federation.clustering.clustering.labels.max(initial=-1)) + 1
+    k = len(federation.clustering.clustering.numbers)
     return {
         "words": federation.diagnosis.words,
         "clusters": k,

@@ -1,11 +1,19 @@
 """Signature files: how clients' data are signed, compared, clustered and stored.
 
-`sign_file` writes one client's signature, `cluster_files` finds the clusters of many, `join_files` adds newcomers,
-`explain_pair` says why two of them differ.
+`sign_file` writes one client's signature, `cluster_files` finds the clusters of many, `load_federation` shows them,
+`join_files` adds newcomers, `leave_federation` removes clients, `explain_pair` says why two of them differ.
 """
 
 from pacfl.features.reading import Reading
-from pacfl.signatures.commands import FewSamplesWarning, cluster_files, explain_pair, join_files, sign_file
+from pacfl.signatures.commands import (
+    FewSamplesWarning,
+    cluster_files,
+    explain_pair,
+    join_files,
+    leave_federation,
+    load_federation,
+    sign_file,
+)
 from pacfl.signatures.federation import Federation, Joined
 from pacfl.signatures.sigfile import SignatureFile, SignatureSettings
 from pacfl.subspace import DependenceWarning
@@ -21,5 +29,7 @@ __all__ = [
     "cluster_files",
     "explain_pair",
     "join_files",
+    "leave_federation",
+    "load_federation",
     "sign_file",
 ]

@@ -1,7 +1,7 @@
-"""What `pacfl sign`, `pacfl cluster`, `pacfl join` and `pacfl explain` do. The command line only parses and prints."""
+"""What the commands on signatures and federations of them do. The command line only parses and prints."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ from pacfl.files import locked
 from pacfl.signatures import figures, sigfile
 from pacfl.signatures.federation import Federation, Joined, Progress, federate, join
 from pacfl.signatures.folder import check_output, load, save
+from pacfl.signatures.lifecycle import leave
 from pacfl.signatures.sigfile import SignatureFile
 from pacfl.signatures.signing import RANK, dependence, sign, sign_privately, warn_of_dependence
 from pacfl.subspace import ClassSignatures, Compare, Explanation, Linkage, Measure
@@ -133,8 +134,7 @@ def join_files(
 
     array, drop, header, labels, group, blocks: how newcomers' data files are read; the rest is as for the federation.
     """
-    if not folder.is_dir():
-        raise DataError(f"{folder}: there is no such folder; make one with 'pacfl cluster ... -o {folder}'")
+    _check_folder(folder)
     given = bool(drop) or any(option is not None for option in (array, header, labels, group, blocks))
     with locked(folder):
         federation = load(folder)
@@ -156,9 +156,27 @@ def join_files(
 
 def explain_pair(folder: Path, a: str | int, b: str | int, *, between: Between = "clients") -> Explanation:
     """Why two clients of the federation in a folder, by name, or two of its clusters, by number, differ."""
+    return load_federation(folder).explain(a, b, between)
+
+
+def load_federation(folder: Path) -> Federation:
+    """The federation in a folder: who is in it, clusters, evidence, diagnosis."""
+    _check_folder(folder)
+    return load(folder)
+
+
+def leave_federation(folder: Path, names: Collection[str], *, pictures: figures.Picture | None = None) -> Federation:
+    """The federation in a folder without some clients, written back. Nobody else moves."""
+    _check_folder(folder)
+    with locked(folder):
+        federation = leave(load(folder), names)
+        save(federation, folder, pictures)
+    return federation
+
+
+def _check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder; make one with 'pacfl cluster ... -o {folder}'")
-    return load(folder).explain(a, b, between)
 
 
 def _open_clients(

@@ -87,10 +87,11 @@ def explanations(
 
 def _place(federation: "Federation", one: str | int, between: Between) -> int:
     if between == "clusters":
-        n = len(federation.clusters())
+        numbers, n = federation.clustering.numbers, len(federation.clustering.numbers)
         number = int(one) if str(one).isdecimal() else -1
-        if not 0 <= number < n:
-            few = f"there are {n} clusters, 0 to {n - 1}" if n > 1 else f"there is {'one' if n else 'none'}"
+        if number not in numbers:
+            listed = f"0 to {n - 1}" if numbers == list(range(n)) else some_of([str(k) for k in numbers])
+            few = f"there are {n} clusters, {listed}" if n > 1 else f"there is {'one' if n else 'none'}"
             raise DataError(f"{one}: is no number of a cluster; {few}")
         return number
     if isinstance(one, str) and one in federation.names:
@@ -98,14 +99,15 @@ def _place(federation: "Federation", one: str | int, between: Between) -> int:
     elif isinstance(one, int) and 0 <= one < len(federation.names):
         place = one
     else:
-        raise DataError(f"{one}: is no client of this federation; its clients are {_some(federation.names)}")
+        raise DataError(f"{one}: is no client of this federation; its clients are {some_of(federation.names)}")
     reason = federation.not_judged().get(federation.names[place])
     if reason is not None:
         raise DataError(f"{federation.names[place]}: cannot be judged, so nothing can be explained: {reason}")
     return place
 
 
-def _some(names: Sequence[str], most: int = 20) -> str:
+def some_of(names: Sequence[str], most: int = 20) -> str:
+    """The first of many names, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 

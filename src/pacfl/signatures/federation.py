@@ -1,6 +1,6 @@
 """A federation of named clients in clusters: created, and extended by newcomers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.errors import DataError
+from pacfl.signatures import answer as answers
 from pacfl.signatures import explaining
 from pacfl.signatures.alignment import aligned
 from pacfl.signatures.explaining import Description
@@ -30,7 +31,7 @@ from pacfl.subspace import (
 from pacfl.subspace.explanation import Between
 from pacfl.subspace.together import compared_pairs, obstacle
 
-FORMAT: Final = 4  # of folders
+FORMAT: Final = 5  # of folders
 NAMES_SHOWN: Final = 8
 NORMALISED: Final = (
     "with --preprocess normalise the halves that measure a client's noise are not normalised again, "
@@ -57,6 +58,11 @@ class Federation:
         """How its clients differ, and what to do about it."""
         return diagnose(self.clients(), self.clustering, self.sizes())
 
+    @cached_property
+    def answer(self) -> str:
+        """Its groups, how far apart they are and what differs, in one sentence."""
+        return answers.answer(self)
+
     def sizes(self) -> list[int] | None:
         """Samples of each client; None if they are not known of all."""
         known = [one.samples for one in self.descriptions if one.samples is not None]
@@ -80,9 +86,27 @@ class Federation:
         return {self.names[i]: obstacle(clients[i]) for i in left}
 
     def clusters(self) -> list[list[str]]:
-        """Names by cluster; clients that cannot be judged are in none."""
+        """Names by cluster; clients that cannot be judged are in none, and nobody in a cluster that all have left."""
         labels = self.clustering.labels
         return [[self.names[i] for i in np.flatnonzero(labels == k)] for k in range(int(labels.max()) + 1)]
+
+    def subset(self, clients: Sequence[int]) -> "Federation":
+        """The same federation of some clients, by their positions, in the same clusters with the same numbers."""
+        classes = tuple(self.classes[i] for i in clients)
+        clustering, names = self.clustering.subset(clients), {name for own in classes if own for name in own.names}
+        if clustering.classes is not None:
+            known = replace(clustering.classes, noise=clustering.classes.noise.named(names))
+            clustering = replace(clustering, classes=known)
+        labelled = any(own is not None for own in classes)
+        return replace(
+            self,
+            names=tuple(self.names[i] for i in clients),
+            bases=tuple(self.bases[i] for i in clients),
+            settings=self.settings if labelled else replace(self.settings, labels=NOT_LABELLED),
+            clustering=clustering,
+            classes=classes,
+            descriptions=tuple(self.descriptions[i] for i in clients),
+        )
 
     def unit(self) -> str:
         """The unit of the threshold."""
@@ -100,6 +124,7 @@ class Federation:
         """The contents of clusters.json."""
         return {
             "format": FORMAT,
+            "answer": self.answer,
             "threshold": self.clustering.threshold,
             "unit": self.unit(),
             "measure": self.clustering.measure,
@@ -115,7 +140,8 @@ class Federation:
     def mean_angles(self) -> list[tuple[float | None, float | None]]:
         """For every cluster: the mean angle inside it, and to the nearest other cluster, in degrees.
 
-        Where classes were compared, angles between the same classes, by their evidence; None where there is none.
+        Where classes were compared, angles between the same classes, by their evidence; None where there is none, and
+        for a cluster that all have left.
         """
         labels = self.clustering.labels
         members = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
@@ -129,6 +155,8 @@ class Federation:
     def _mean_angle(self, a: NDArray[np.intp], b: NDArray[np.intp]) -> float | None:
         """Between two sets of clients, or within one; a client's angle to itself does not count."""
         block, classes, scale = np.ix_(a, b), self.clustering.classes, self.clustering.reference_scale
+        if not len(a) or not len(b):
+            return None
         if classes is None or scale is None:
             pairs = len(a) * len(b) - int(np.isin(a, b).sum())
             return float(self.clustering.proximity[block].sum() / pairs)
@@ -142,6 +170,8 @@ class Federation:
         """
         rows: list[tuple[str, ...]] = [("cluster", "clients", "angle inside", "to the nearest other", "names")]
         for k, (names, (inside, outside)) in enumerate(zip(self.clusters(), self.mean_angles(), strict=True)):
+            if not names:
+                continue
             more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
             angles = ("-" if angle is None else f"{angle:.2f}°" for angle in (inside, outside))
             rows.append((str(k), str(len(names)), *angles, ", ".join(names[:NAMES_SHOWN]) + more))
@@ -166,7 +196,7 @@ class Federation:
     def size(self) -> str:
         """How many clients and clusters there are, in words."""
         left = int((self.clustering.labels < 0).sum())
-        size = f"{count(len(self.names), 'client')} in {count(len(self.clusters()), 'cluster')}"
+        size = f"{count(len(self.names), 'client')} in {count(len(self.clustering.numbers), 'cluster')}"
         return size if not left else f"{size}, {left} not judged"
 
 

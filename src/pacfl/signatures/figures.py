@@ -71,7 +71,7 @@ def _draw_dendrogram(federation: "Federation", axes: "Axes") -> None:
     )
     axes.axhline(clustering.threshold, color="black", linestyle="--", linewidth=0.8)
     axes.set_ylabel(f"{federation.kind()} ({federation.unit()})")
-    n_clusters = int(clustering.labels.max()) + 1
+    n_clusters = len(clustering.numbers)
     left = int((clustering.labels < 0).sum())
     none = f", {left} client{'s'[: left != 1]} in none" if left else ""
     axes.set_title(f"{n_clusters} cluster{'s'[: n_clusters != 1]} at {clustering.threshold:.3g} degrees{none}")

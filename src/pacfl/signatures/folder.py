@@ -19,7 +19,7 @@ from pacfl.subspace import LINKAGES, MEASURES, Clustering
 from pacfl.subspace.hierarchy import check_proximity
 from pacfl.subspace.proximity import stack
 
-READABLE: Final = (3, 4)  # 3 had no descriptions of clients
+READABLE: Final = (3, 4, 5)  # 3 had no descriptions of clients, 4 no clusters that all have left
 STATE: Final = "proximity.npz"
 SUMMARY: Final = "clusters.json"
 FILES: Final = (STATE, SUMMARY, *figures.FILES, ".lock")  # the last one is made by locked()
@@ -43,6 +43,11 @@ def check_output(folder: Path, force: bool = False) -> None:
         )
 
 
+def is_federation(folder: Path) -> bool:
+    """Whether `pacfl cluster` wrote the folder."""
+    return (folder / STATE).exists()
+
+
 def save(federation: Federation, folder: Path, pictures: figures.Picture | None = None) -> None:
     """Write the folder. proximity.npz holds everything and is replaced in one step; the rest is derived from it."""
     clustering = federation.clustering
@@ -53,6 +58,7 @@ def save(federation: Federation, folder: Path, pictures: figures.Picture | None 
     keys = ("measure", "linkage", "reference_scale", "threshold", "evidence")
     settings = {"format": FORMAT, "signatures": asdict(federation.settings)}
     settings["clients"] = explaining.stored(federation.descriptions)
+    settings["emptied"] = sorted(set(range(int(clustering.labels.max()) + 1)) - set(clustering.numbers))
     settings |= class_state.settings_of(clustering)
     with replaced(folder / STATE) as file:
         np.savez(
@@ -85,6 +91,7 @@ def load(folder: Path) -> Federation:
             counts, bases, names = state["directions"], state["bases"], state["names"]
             of_classes, of_inputs = settings.pop("classes"), settings.pop("inputs")
             described = explaining.restored(settings.pop("clients", None), len(names), bases.shape[1])
+            emptied = settings.pop("emptied", [])
             signed = SignatureSettings(**settings.pop("signatures"))
             federation = Federation(
                 names=tuple(str(name) for name in names),
@@ -101,7 +108,7 @@ def load(folder: Path) -> Federation:
                 classes=class_state.signatures_from(state, len(names), bases.shape[1], signed.private),
                 descriptions=described,
             )
-            _check(federation)
+            _check(federation, emptied)
             return federation
     except FileNotFoundError:
         raise DataError(
@@ -113,7 +120,7 @@ def load(folder: Path) -> Federation:
         raise DataError(f"{folder / STATE}: cannot be read ({error}); was it damaged?") from None
 
 
-def _check(federation: Federation) -> None:
+def _check(federation: Federation, emptied: object) -> None:
     """Refuse a federation whose parts do not belong together."""
     clustering, signed, n = federation.clustering, federation.settings, len(federation.names)
     check_proximity(clustering.proximity)
@@ -124,7 +131,10 @@ def _check(federation: Federation) -> None:
         "distinct names": len(set(federation.names)) == n,
         "labels": clustering.labels.shape == (n,)
         and clustering.labels.dtype.kind in "ui"
-        and set(clustering.labels.tolist()) - {-1} == set(range(int(clustering.labels.max()) + 1))
+        and isinstance(emptied, list)
+        and int(clustering.labels.max()) + 1 == len(emptied) + len(clustering.numbers)
+        and sorted([*emptied, *clustering.numbers]) == list(range(int(clustering.labels.max()) + 1))
+        and int(clustering.labels.min()) >= -1
         and (clustering.classes is not None or _explained(clustering)),
         "noise_scale": clustering.noise_scale.shape == (n,)
         and bool((np.isfinite(clustering.noise_scale) & (clustering.noise_scale > 0)).all()),

@@ -294,6 +294,7 @@ def assign_by_classes(
     """
     n = len(clients) - n_new
     noise = class_noise(clients, clusters.noise, weakly=clusters.weakly).only(clusters.directions)
+    noise.variances[:n, [noise.names.index(name) for name in clusters.noise.names]] = clusters.noise.variances
     rows = compare_classes(clients, noise, n_new).rescaled(clusters.calibration)
     members = [np.flatnonzero(clusters.labels == k) for k in range(int(clusters.labels.max()) + 1)]
     labels = np.concatenate([clusters.labels, np.full(n_new, -1, dtype=np.intp)])

@@ -30,10 +30,15 @@ class Clustering:
     noise_scale: Array  # (n,) degrees of sampling noise
     reference_scale: float | None  # degrees, if the rescaled proximity is what is cut; None if the proximity itself
     threshold: float  # degrees
-    labels: Labels  # (n,) from 0; -1 for clients that cannot be judged and join nobody
+    labels: Labels  # (n,) from 0; -1 for clients that cannot be judged and join nobody. All may have left a number
     evidence: dict[str, Any]  # of pacfl.subspace.Evidence, ready for JSON
     classes: ClassClusters | None = None  # where classes were compared
     inputs: "InputsCut | None" = None  # beside classes: how the same clients are cut by their inputs
+
+    @property
+    def numbers(self) -> list[int]:
+        """The clusters that have clients."""
+        return [int(k) for k in np.unique(self.labels) if k >= 0]
 
     def distances(self) -> Array:
         """The matrix that the threshold cuts, in degrees. Classes: pairs without evidence are shown at their noise."""
@@ -73,7 +78,7 @@ class Clustering:
             labels=self.labels[rows],
             evidence={**self.evidence, "not_judged": left} if known else self.evidence,
             classes=None if self.classes is None else self.classes.subset(rows),
-            inputs=None if self.inputs is None else replace(self.inputs, labels=self.inputs.labels[rows]),
+            inputs=None if self.inputs is None else self.inputs.subset(rows),
         )
 
 
@@ -84,6 +89,11 @@ class InputsCut:
     threshold: float  # degrees
     reference_scale: float | None
     labels: Labels  # (n,)
+
+    def subset(self, rows: NDArray[np.intp]) -> "InputsCut":
+        """The same cut of some of the clients, numbered without gaps: nobody is shown these numbers."""
+        _, dense = np.unique(np.append(-1, self.labels[rows]), return_inverse=True)
+        return replace(self, labels=dense[1:] - 1)
 
 
 def cluster(
@@ -181,11 +191,9 @@ def assign_newcomers(
         assigned = place(distances, clustering.labels[rows[:n_old]], clustering.threshold, clustering.linkage)
         labels[rows] = assigned.labels
         suggestions = tuple(replace(s, newcomer=int(rows[n_old + s.newcomer]) - n) for s in assigned.merge_suggestions)
-    known = clustering.evidence.get("not_judged") or {}
-    evidence = {
-        **clustering.evidence,
-        "not_judged": {**known, **{str(n + i): why for i, why in enumerate(not_judged) if why}},
-    }
+    evidence, left = clustering.evidence, {str(n + i): why for i, why in enumerate(not_judged) if why}
+    if left:
+        evidence = {**evidence, "not_judged": {**(evidence.get("not_judged") or {}), **left}}
     joined = replace(clustering, proximity=proximity, noise_scale=noise, labels=labels, evidence=evidence)
     return joined, suggestions
 

@@ -99,7 +99,7 @@ class ClassEvidence:
     @property
     def n_clusters(self) -> int:
         """How many clusters there are."""
-        return int(self.clustering.labels.max(initial=-1)) + 1
+        return len(self.clustering.numbers)
 
     def rows(self, cluster: int) -> NDArray[np.intp]:
         """The clients of a cluster."""
@@ -126,7 +126,7 @@ def diagnose(
     pairs = tuple(diagnose_pair(evidence, a, b) for a, b in cluster_pairs(evidence))
     differences = _between(pairs)
     # clients in no cluster have few samples, which is a difference of its own: they have a part in the sizes only
-    rows = [evidence.rows(k) for k in range(n_clusters)]
+    rows = [evidence.rows(k) for k in clustering.numbers]
     known = evidence.sizes
     found, unequal, n_effective = Spread(1.0, False), None, float(len(clients))
     if evidence.counted:
@@ -190,18 +190,17 @@ def cluster_pairs(evidence: ClassEvidence, most: int = MOST_PAIRS) -> Iterator[t
     """All pairs of clusters; if there are more than `most`, each cluster with its nearest other."""
     k = evidence.n_clusters
     if k * (k - 1) // 2 <= most:
-        return combinations(range(k), 2)
-    distances = _cluster_distances(evidence)
+        return combinations(evidence.clustering.numbers, 2)
+    distances, number = _cluster_distances(evidence), evidence.clustering.numbers
     np.fill_diagonal(distances, np.inf)
-    return iter(sorted({(min(a, b), max(a, b)) for a, b in enumerate(distances.argmin(axis=1).tolist())}))
+    near = {(min(a, b), max(a, b)) for a, b in enumerate(distances.argmin(axis=1).tolist())}
+    return iter(sorted((number[a], number[b]) for a, b in near))
 
 
 def _cluster_distances(evidence: ClassEvidence) -> Array:
     """`distance_between` of all clusters at once: (k, k)."""
     clustering = evidence.clustering
-    placed = clustering.labels >= 0
-    member = np.zeros((len(placed), evidence.n_clusters))
-    member[placed, clustering.labels[placed]] = 1.0
+    member = np.equal.outer(clustering.labels, clustering.numbers).astype(np.float64)
     by_inputs = member.T @ _input_ratios(clustering) ** 2 @ member
     distances = np.sqrt(by_inputs / np.outer(member.sum(axis=0), member.sum(axis=0)))
     known = clustering.classes

@@ -222,9 +222,9 @@ def _rows(clustering: Clustering, a: int, b: int, between: Between) -> tuple[Row
     """The clients on both sides."""
     if between not in ("clients", "clusters"):
         raise ValueError(f"between must be 'clients' or 'clusters', got {between!r}")
-    n = len(clustering.labels) if between == "clients" else int(clustering.labels.max(initial=-1)) + 1
-    if a == b or not (0 <= a < n and 0 <= b < n):
-        raise ValueError(f"a and b must be two different {between} from 0 to {n - 1}, got {a} and {b}")
+    known = list(range(len(clustering.labels))) if between == "clients" else clustering.numbers
+    if a == b or not (a in known and b in known):
+        raise ValueError(f"a and b must be two different {between} from 0 to {max(known, default=-1)}, got {a} and {b}")
     if between == "clusters":
         return np.flatnonzero(clustering.labels == a), np.flatnonzero(clustering.labels == b)
     for client in (a, b):
@@ -279,7 +279,7 @@ def _nearest(evidence: ClassEvidence, rows: Rows, a: int, between: Between) -> A
     """The cluster nearest to A beside its own."""
     labels = evidence.clustering.labels
     home = int(labels[a]) if between == "clients" else a
-    others = [k for k in range(int(labels.max(initial=-1)) + 1) if k != home]
+    others = [k for k in evidence.clustering.numbers if k != home]
     if not others:
         return None
     distances = {k: distance_between(evidence, rows, np.flatnonzero(labels == k)) for k in others}
@@ -317,6 +317,15 @@ def _words(found: Explanation, labelled: bool) -> str:
         nearest = f"cluster {near.cluster}, {near.distance:.1f} times the noise"
         said.append(f"The nearest other cluster of {a} is {nearest}{own}.")
     return " ".join(said)
+
+
+def what_differs(found: Explanation) -> str:
+    """What carries the difference, in a few words; empty where there is none."""
+    if found.kind == "concept":
+        return "how they label the same inputs"
+    if found.kind == "labels":
+        return "their class shares"
+    return _named(found) if found.kind == "inputs" else ""
 
 
 def _shares_in_words(found: Explanation) -> str:

@@ -66,7 +66,7 @@ def class_scatter(evidence: ClassEvidence) -> Array:
     """
     features = evidence.classes[0].directions.shape[1]
     total, count = np.zeros(features), 0
-    for rows in map(evidence.rows, range(evidence.n_clusters)):
+    for rows in map(evidence.rows, evidence.clustering.numbers):
         if len(rows) < FEW:
             continue
         pooled = evidence.pooled(rows)
@@ -114,7 +114,7 @@ def input_scatter(clients: Sequence[ClientSignature], clustering: Clustering) ->
     """
     features, n = len(clients[0].basis), max(client.basis.shape[1] for client in clients)
     total, count, squares = np.full(features, 1 / features), 1, [np.full(n, np.nan)]
-    for cluster in range(int(clustering.labels.max(initial=-1)) + 1):
+    for cluster in clustering.numbers:
         rows = np.flatnonzero(clustering.labels == cluster)
         if len(rows) < FEW:
             continue

@@ -6,7 +6,7 @@ direction: an angle that is known well counts more. Over all directions of class
 squared distance of the pair in units of noise. A pair without common classes has no evidence, Σ w = 0.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -113,6 +113,12 @@ class ClassNoise:
     def subset(self, rows: NDArray[np.intp]) -> "ClassNoise":
         """The noise of some clients."""
         return replace(self, variances=self.variances[rows])
+
+    def named(self, names: Collection[str]) -> "ClassNoise":
+        """The noise of the classes with these names."""
+        at = [k for k, name in enumerate(self.names) if name in names]
+        of_classes = {key: getattr(self, key)[at] for key in ("typical", "excess", "reference")}
+        return replace(self, names=tuple(self.names[k] for k in at), variances=self.variances[:, at], **of_classes)
 
 
 def class_noise(
