@@ -221,7 +221,9 @@ def list_data(
     table = Table("name", "what", "found", "how to get it", title=f"data sets in {where}")
     for entry in entries:
         found = f"{entry.n_train:,} + {entry.n_test:,} samples, {entry.format}" if entry.found else entry.problem or "-"
-        table.add_row(*(escape(text) for text in (entry.name, entry.title, found, "" if entry.found else entry.how)))
+        natural = f"{entry.kind}, {entry.clients}: " if entry.clients else ""
+        what = natural + entry.title + (f" ({entry.licence})" if entry.licence else "")
+        table.add_row(*(escape(text) for text in (entry.name, what, found, "" if entry.found else entry.how)))
     out.print(table)
 
 

@@ -11,7 +11,8 @@ from pacfl.data.natural import NaturalClients, natural_clients
 from pacfl.data.normalisation import Normalisation, Normalise, normalisation, normalised
 from pacfl.data.partition import SCHEMES, Partition, TestSamples, build_scheme, find_scheme, partition
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme, Split
-from pacfl.data.specs import DATASETS, MIX4, DatasetSpec, Remote
+from pacfl.data.spec import DatasetSpec, Remote
+from pacfl.data.specs import DATASETS, MIX4
 from pacfl.data.subset import subsample, subset, validation_split
 from pacfl.data.targets import Targets
 from pacfl.data.transforms import Groups, build_division, grouped

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pacfl.data.dataset import Dataset, Flags, Indices
+from pacfl.data.natural import NaturalClients
 from pacfl.data.schemes import Split, check_classes, split_at_random
 from pacfl.errors import ConfigError, DataError
 from pacfl.settings import NonNegativeInt, PositiveInt, check, suggestion
@@ -139,7 +140,10 @@ class Given:
 
 @dataclass(frozen=True)
 class Natural:
-    """The clients that the data come from: hospitals, stores, people. Of more than needed, those with most samples."""
+    """The clients that the data come from: hospitals, stores, people, or the data sets of a mixture.
+
+    Of more than are asked for, those with the most training samples.
+    """
 
     minimum: PositiveInt = 1
     remedy: ClassVar[str] = "use fewer clients: those with the most training samples are chosen"
@@ -149,7 +153,7 @@ class Natural:
 
     def split(self, dataset: Dataset, n_clients: int, rng: np.random.Generator) -> Split:  # noqa: ARG002 - as every scheme
         """Every sample belongs to its own client, for training and for testing."""
-        own = dataset.natural
+        own = dataset.natural or _of_sources(dataset)
         if own is None:
             raise DataError(
                 f"{dataset.name} does not say which clients its samples come from; use another kind of scheme, or one "
@@ -164,6 +168,13 @@ class Natural:
         chosen = np.sort(np.argsort(-sizes, kind="stable")[:n_clients])
         train, tests = ([np.flatnonzero(of == c) for c in chosen] for of in (own.train, own.test))
         return Split(train, None, tests, tuple(own.names[c] for c in chosen))
+
+
+def _of_sources(dataset: Dataset) -> NaturalClients | None:
+    """The data sets of a mixture as its clients."""
+    if len(dataset.source_names) == 1:
+        return None
+    return NaturalClients(dataset.source_names, dataset.source_train, dataset.source_test)
 
 
 def _proportional_order(members: Indices, dataset: Dataset, rng: np.random.Generator) -> Indices:

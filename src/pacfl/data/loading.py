@@ -13,7 +13,8 @@ from pacfl.data.digits import digits
 from pacfl.data.mixture import mixture
 from pacfl.data.readers import npz
 from pacfl.data.readers.search import Format, Search
-from pacfl.data.specs import DATASETS, MIX4, DatasetSpec, how_to_get
+from pacfl.data.spec import DatasetSpec
+from pacfl.data.specs import DATASETS, DIGIT_DOMAINS, MIX4, how_to_get
 from pacfl.errors import DataError
 from pacfl.settings import suggestion
 
@@ -26,9 +27,9 @@ def data_folder(given: str | Path | None = None) -> Path:
 def load_dataset(name: str, folder: str | Path | None = None, **options: object) -> Dataset:
     """The data set of a name, read from the files in the folder; or the data set in an .npz file, by name or path.
 
-    Options: celeba takes label, size, n_train and n_test; digits takes domains and disjoint_labels; mix4 and mixture
-    take sets and disjoint_labels. The name of a plug-in is that of an entry point, or an import path such as
-    "package.module:load"; it is called with the folder and the options and returns a data set.
+    Options: celeba takes label, size, n_train and n_test; digits takes domains and disjoint_labels; mix4,
+    digit-domains and mixture take sets and disjoint_labels. The name of a plug-in is that of an entry point, or an
+    import path such as "package.module:load"; it is called with the folder and the options and returns a data set.
     """
     place = data_folder(folder)
     loader = _loader(name, place)
@@ -101,6 +102,10 @@ def _mixture(folder: Path, *, sets: Sequence[str] = (), disjoint_labels: bool = 
     return mixture([(name, load_dataset(name, folder)) for name in sets], disjoint_labels)
 
 
+def _digit_domains(folder: Path, *, sets: Sequence[str] = DIGIT_DOMAINS, disjoint_labels: bool = False) -> Dataset:
+    return _mixture(folder, sets=sets, disjoint_labels=disjoint_labels)
+
+
 def _mix4(folder: Path, *, sets: Sequence[str] = MIX4, disjoint_labels: bool = True) -> Dataset:
     return _mixture(folder, sets=sets, disjoint_labels=disjoint_labels)
 
@@ -111,6 +116,7 @@ LOADERS: Final[Mapping[str, Callable[..., Dataset]]] = {
     "digits": _digits,
     "mixture": _mixture,
     "mix4": _mix4,
+    "digit-domains": _digit_domains,
 }
 
 

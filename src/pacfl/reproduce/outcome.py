@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pacfl.experiment.store import RunFolder
-from pacfl.experiment.summary import megabits_per_client
+from pacfl.experiment.summary import ACCURACY, megabits_per_client, metric_of
 from pacfl.files import write_atomically
 from pacfl.reproduce.items import Item, Scale
 from pacfl.reproduce.missing_runs import stored_result
@@ -110,10 +110,12 @@ def _run(planned: Planned, runs: Path) -> dict[str, Any] | None:
     curves = {"curve": curve(folder.records())}
     if "diverged" in result:
         return {**facts, **settings, "diverged": result["diverged"], "round": result["round"], **curves}
-    fields = ("clusters", "ari", "accuracy", "bytes_down", "bytes_up", "seconds")
+    metric = metric_of(result)
+    fields = ("clusters", "ari", metric, "bytes_down", "bytes_up", "seconds")
     return {
         **facts,
         **settings,
+        **({} if metric == ACCURACY else {"metric": metric}),
         **{key: _rounded(result[key]) for key in fields},
         **({"tests": _tests(result["tests"])} if "tests" in result else {}),
         **({"newcomers": _rounded(result["newcomers"]["accuracy"])} if "newcomers" in result else {}),

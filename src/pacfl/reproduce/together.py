@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pacfl.experiment.compare import below_local
 from pacfl.experiment.config import Run
@@ -196,8 +197,11 @@ def compared(runs: Runs, kind: str, protocol: str) -> str | None:
     The noise is that of clients, who are compared one by one, or that of seeds, whichever is larger.
     """
     gains = np.array([run["pacfl_gains"][kind][protocol] for run in runs if "pacfl_gains" in run])
-    if not len(gains) or name_of(runs[0]["algorithm"]) == OURS:
-        return None
+    return None if not len(gains) or name_of(runs[0]["algorithm"]) == OURS else compared_by(gains)
+
+
+def compared_by(gains: NDArray[np.float64]) -> str:
+    """Whether a method is ahead of PACFL, tied with it or behind, by PACFL's gain and its standard error, by seed."""
     mean, n = float(gains[:, 0].mean()), len(gains)
     of_clients = float(np.sqrt((gains[:, 1] ** 2).sum())) / n
     of_seeds = float(gains[:, 0].std(ddof=1)) / np.sqrt(n) if n > 1 else 0.0

@@ -21,14 +21,18 @@ _MEMO: Final = frozenset({"PUT", "BINPUT", "LONG_BINPUT"})
 
 
 class PickledArray:
-    """An array out of a pickle; `value` is the array."""
+    """An array out of a pickle; `value` is the array, or `objects` what an array of objects contains."""
 
     value: NDArray[Any] | None = None
+    objects: tuple[object, ...] = ()
 
     def __setstate__(self, state: object) -> None:
         if not isinstance(state, tuple) or len(state) != 5:
             raise DataError("contains an array in an unknown form")
         _, shape, kind, is_fortran, raw = state
+        if isinstance(kind, _Type) and kind.code == "O8" and isinstance(raw, list):
+            self.objects = tuple(raw)
+            return
         self.value = _array(raw, kind, shape, "F" if is_fortran else "C")
 
 
