@@ -19,7 +19,8 @@ from pacfl.privacy.gaussian import gaussian_sigma
 from pacfl.privacy.noise_scale import simulated_split_half_angles
 from pacfl.privacy.reduction import reduced
 from pacfl.subspace.classes import ClassSignatures
-from pacfl.subspace.signature import check_rank, fix_signs
+from pacfl.subspace.orthonormal import fix_signs
+from pacfl.subspace.signature import check_rank
 from pacfl.subspace.split_half import SplitHalfAngles
 
 Array = NDArray[np.float64]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.subspace.signature import as_labels, as_rows, leading, of_unit_size
+from pacfl.subspace.sparse import inner_products, is_blank, is_sparse, lengths_of_sparse, scaled
 from pacfl.subspace.units import Indices, Units, as_groups, effective_count, is_enough
 
 Array = NDArray[np.float64]
@@ -59,11 +60,11 @@ def class_signatures(
     if fewest < FEWEST:
         raise ValueError(f"classes need at least {FEWEST} samples to measure their noise, got fewest = {fewest}")
     rows = of_length_one(as_rows(x))
-    named = as_labels(labels, len(rows))
-    units = as_groups(groups, len(rows))
+    named = as_labels(labels, rows.shape[0])
+    units = as_groups(groups, rows.shape[0])
     found, counts = np.unique(named, return_counts=True)
     made = [(str(name), rows[named == name], as_groups(units[named == name])) for name in found[counts >= fewest]]
-    made = sorted((one for one in made if one[1].any() and is_enough(one[2], fewest)), key=lambda one: one[0])
+    made = sorted((one for one in made if not is_blank(one[1]) and is_enough(one[2], fewest)), key=lambda one: one[0])
     directions = np.zeros((RANK, rows.shape[1], len(made)))
     angles = np.full((RANK, len(made), SPLITS), 90.0)
     for k, (_, own, group) in enumerate(made):
@@ -77,6 +78,9 @@ def class_signatures(
 def of_length_one(rows: Array) -> Array:
     """Every sample with length 1, blank ones with 0: one of extreme length would be the direction of its class."""
     rows = of_unit_size(rows)
+    if is_sparse(rows):
+        sizes = lengths_of_sparse(rows)
+        return scaled(rows, 1 / np.where(sizes > 0, sizes, 1.0))
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
 
@@ -89,12 +93,12 @@ def _of_halves(rows: Array, groups: Indices) -> Array:
     units = Units(groups, MOST_SAMPLES)
     chosen, places = units.gathered(rows, CONDENSED * RANK)
     halves, share = units.halves(places, SPLITS)
-    masks = np.zeros((len(chosen), 2, SPLITS))
+    masks = np.zeros((chosen.shape[0], 2, SPLITS))
     for split, pair in enumerate(halves):
         for half, members in enumerate(pair):
             masks[members, half, split] = 1.0
-    products = chosen @ chosen.T
-    weights = _leading_weights(products, masks.reshape(len(chosen), -1))
+    products = inner_products(chosen)
+    weights = _leading_weights(products, masks.reshape(len(products), -1))
     angles = np.full((RANK, SPLITS), 90.0)
     for k, of_all in enumerate(weights):
         first, second = np.moveaxis(of_all.reshape(masks.shape), 1, 0)

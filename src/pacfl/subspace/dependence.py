@@ -5,8 +5,10 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from pacfl.subspace.signature import as_labels, as_rows
+from pacfl.subspace.sparse import coordinates, is_sparse
 from pacfl.subspace.units import as_groups
 
 Array = NDArray[np.float64]
@@ -38,12 +40,13 @@ def neighbours(x: ArrayLike, labels: ArrayLike | None = None, groups: ArrayLike 
     exact for any distribution, with one false alarm in a thousand data sets in random order within classes.
     """
     rows = as_rows(x)
-    classes = np.zeros(len(rows), dtype=np.intp) if labels is None else as_groups(as_labels(labels, len(rows)))
+    n = rows.shape[0]
+    classes = np.zeros(n, dtype=np.intp) if labels is None else as_groups(as_labels(labels, n))
     if groups is not None:
-        rows, classes = _means(rows, classes, as_groups(groups, len(rows)))
+        rows, classes = _means(rows, classes, as_groups(groups, n))
     order = np.argsort(classes, kind="stable")
     at = _runs(len(order))
-    vectors, of = _centred(rows[order[at]], classes[order[at]]), classes[order[at]]
+    vectors, of = _centred(coordinates(rows[order[at]]), classes[order[at]]), classes[order[at]]
     pairs = np.flatnonzero((np.diff(of) == 0) & (np.diff(at) == 1))
     if not len(pairs):
         return Neighbours(0.0, 0.0, squared=False, dependent=False)
@@ -81,8 +84,13 @@ def _centred(rows: Array, classes: NDArray[np.intp]) -> Array:
 def _means(rows: Array, classes: NDArray[np.intp], groups: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
     """The mean of every group's samples of one class, in order of appearance, and its class."""
     units = as_groups(classes * (int(groups.max()) + 1) + groups)
-    sums = np.zeros((int(units.max()) + 1, rows.shape[1]))
-    np.add.at(sums, units, rows)
-    of = np.zeros(len(sums), dtype=np.intp)
+    counts = np.bincount(units)
+    of = np.zeros(len(counts), dtype=np.intp)
     of[units] = classes
-    return sums / np.bincount(units)[:, None], of
+    if is_sparse(rows):
+        return csr_array(
+            (1 / counts[units], (units, np.arange(len(units)))), shape=(len(counts), len(units))
+        ) @ rows, of
+    sums = np.zeros((len(counts), rows.shape[1]))
+    np.add.at(sums, units, rows)
+    return sums / counts[:, None], of

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pacfl.subspace.guarantee import MOST_NOISE, random_angle
 from pacfl.subspace.proximity import Measure
 from pacfl.subspace.signature import leading, of_unit_size
+from pacfl.subspace.sparse import coordinates, is_sparse
 from pacfl.subspace.units import Halves, Indices, Units
 
 Array = NDArray[np.float64]
@@ -37,10 +38,19 @@ def parts(rows: Array, rank: int, groups: Indices) -> tuple[list[Array], list[Ar
     units = Units(groups, MOST_OF_FEW if few else MOST_SAMPLES)
     halves, share = units.halves(units.members, SPLITS)
     quarters = [(a[: len(a) // 2], b[: len(b) // 2]) for a, b in halves]
+    if is_sparse(rows):
+        drawn = np.sort(np.concatenate(units.members))
+        halves, quarters = (_places(pairs, drawn) for pairs in (halves, quarters))
+        rows = coordinates(rows[drawn])
     rows = of_unit_size(rows)
     enough = min(len(part) for pair in quarters for part in pair) >= rank
     of_halves = _overlaps(rows, rank, halves)
     return of_halves, _overlaps(rows, rank, quarters) if enough else of_halves, 1 / share
+
+
+def _places(pairs: Halves, drawn: Indices) -> Halves:
+    """Where the samples of each part are among those drawn."""
+    return [(np.searchsorted(drawn, a), np.searchsorted(drawn, b)) for a, b in pairs]
 
 
 def fallen(halves: Array, quarters: Array, times: float) -> Array:

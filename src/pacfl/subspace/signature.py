@@ -6,12 +6,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
+from scipy.sparse import csr_array
+
+from pacfl.subspace.orthonormal import SAFE_TO_SQUARE, fix_signs, negligible
+from pacfl.subspace.sparse import (
+    as_dense,
+    as_sparse_rows,
+    inner_products,
+    is_blank,
+    is_sparse,
+    leading_of_sparse,
+    values_of,
+    with_values,
+)
 
 Array = NDArray[np.float64]
-
-# Squaring a matrix squares its condition number: the eigenvectors of x xᵀ are not accurate for singular values below
-# this share of the largest. Such data get the slower decomposition of x itself.
-SAFE_TO_SQUARE: Final = 1e-4
 
 # Entries whose squares, and sums of very many squares, are far from the limits of float64.
 SAFE_SIZES: Final = (1e-60, 1e60)
@@ -30,7 +39,8 @@ class RankWarning(UserWarning):
 def signature(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> Array:
     """Orthonormal basis of the leading left singular vectors of the data matrix.
 
-    x (n, ...) samples first, the rest flattened to features  ->  (features, at most rank).
+    x (n, ...) samples first, the rest flattened to features  ->  (features, at most rank). Sparse matrices of scipy
+    do not become dense.
     With labels (n,): the leading `rank` directions of every class, orthonormalised together, strongest shared
     direction first; the order says nothing about which class is which.
 
@@ -43,7 +53,7 @@ def signature(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> Array
     if labels is None:
         basis, asked = leading(rows, rank), rank
     else:
-        named = as_labels(labels, len(rows))
+        named = as_labels(labels, rows.shape[0])
         basis, asked = leading_of_classes(rows, rank, named), min(rank * len(np.unique(named)), rows.shape[1])
     if basis.shape[1] < asked:
         warnings.warn(
@@ -75,7 +85,7 @@ class SignatureStream:
 
     def feed(self, block: ArrayLike) -> "SignatureStream":
         """Add a block of samples (m, ...) to the summary."""
-        rows = as_rows(block)
+        rows = as_rows(as_dense(block))
         if self._parts and rows.shape[1] != self._parts[0].shape[1]:
             raise ValueError(
                 f"a block has {rows.shape[1]} features, earlier ones had {self._parts[0].shape[1]}; "
@@ -96,7 +106,9 @@ class SignatureStream:
 
 
 def as_rows(x: ArrayLike) -> Array:
-    """Samples as rows of finite float64, checked: (n, ...) -> (n, features)."""
+    """Samples as rows of finite float64, checked: (n, ...) -> (n, features); sparse ones stay sparse."""
+    if is_sparse(x):
+        return as_sparse_rows(x)
     array = np.asarray(x)
     if array.dtype.kind not in "uifb":
         raise TypeError(f"data must be numbers, got dtype {array.dtype}; convert to integers or floats first")
@@ -129,19 +141,13 @@ def leading_of_classes(rows: Array, rank: int, labels: NDArray[Any]) -> Array:
     return fix_signs(u[:, s > ONE_DIRECTION])
 
 
-def fix_signs(basis: Array) -> Array:
-    """The same basis with the largest entry of every column positive, so that equal data give equal bytes."""
-    largest = np.abs(basis).argmax(axis=0)
-    flip: Array = np.where(basis[largest, np.arange(basis.shape[1])] < 0, -1.0, 1.0)
-    signed: Array = np.ascontiguousarray(basis * flip) + 0.0  # + 0.0 turns -0.0 into 0.0
-    return signed
-
-
 def leading(rows: Array, rank: int) -> Array:
     """Leading right singular vectors of rows, by the smaller of the two square matrices: (features, <= rank)."""
-    if not rows.any():
+    if is_blank(rows):
         raise ValueError("data must span some direction, got all zeros; is this the right array?")
     rows = of_unit_size(rows)
+    if is_sparse(rows):
+        return leading_of_sparse(rows, rank)
     n, features = rows.shape
     asked = min(rank, n, features)
     square = rows @ rows.T if n <= features else rows.T @ rows
@@ -149,7 +155,7 @@ def leading(rows: Array, rank: int) -> Array:
     s = np.sqrt(np.clip(values[::-1], 0.0, None))
     if s[-1] < SAFE_TO_SQUARE * s[0]:
         _, s, vt = np.linalg.svd(rows, full_matrices=False)
-        return fix_signs(vt[:asked][s[:asked] > _negligible(s[0], rows.shape)].T)
+        return fix_signs(vt[:asked][s[:asked] > negligible(s[0], rows.shape)].T)
     basis = vectors[:, ::-1]
     if n <= features:
         basis, _ = np.linalg.qr(rows.T @ basis / s)
@@ -158,15 +164,11 @@ def leading(rows: Array, rank: int) -> Array:
 
 def condense(rows: Array, most: int) -> Array:
     """At most `most` rows with nearly the same second moments: the leading directions scaled by their strength."""
-    if len(rows) <= most:
+    n = rows.shape[0]
+    if n <= most:
         return rows
-    _, vectors = eigh(rows @ rows.T, subset_by_index=[len(rows) - most, len(rows) - 1])
-    return np.asarray(vectors.T @ rows)
-
-
-def _negligible(largest: float, shape: tuple[int, ...]) -> float:
-    """Singular values below this are rounding errors (the rule of numpy.linalg.matrix_rank)."""
-    return float(largest * max(shape) * np.finfo(np.float64).eps)
+    _, vectors = eigh(inner_products(rows), subset_by_index=[n - most, n - 1])
+    return as_sparse_rows(csr_array(vectors.T @ rows)) if is_sparse(rows) else np.asarray(vectors.T @ rows)
 
 
 def of_unit_size(rows: Array) -> Array:
@@ -174,10 +176,12 @@ def of_unit_size(rows: Array) -> Array:
 
     Their squares then neither vanish nor overflow.
     """
-    largest = max(float(rows.max()), -float(rows.min()))
+    values = values_of(rows)
+    largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
     if SAFE_SIZES[0] < largest < SAFE_SIZES[1]:
         return rows
-    return np.ldexp(rows, -int(np.frexp(largest)[1]))
+    scaled = np.ldexp(values, -int(np.frexp(largest)[1]))
+    return with_values(rows, scaled) if is_sparse(rows) else scaled
 
 
 def check_rank(rank: int) -> None:

@@ -10,6 +10,7 @@ from scipy.linalg import eigh
 from pacfl.subspace.proximity import MEASURES, Measure, component_angles
 from pacfl.subspace.saturated import are_large, fallen, parts
 from pacfl.subspace.signature import as_labels, as_rows, check_rank, leading_of_classes, of_unit_size
+from pacfl.subspace.sparse import inner_products
 from pacfl.subspace.units import Halves, Units, as_groups, is_enough
 
 Array = NDArray[np.float64]
@@ -49,9 +50,10 @@ def split_half_angles(
     """
     check_rank(rank)
     rows = as_rows(x)
-    named = None if labels is None else as_labels(labels, len(rows))
-    units = as_groups(groups, len(rows))
-    grouped = int(units.max()) + 1 < len(rows)
+    n = rows.shape[0]
+    named = None if labels is None else as_labels(labels, n)
+    units = as_groups(groups, n)
+    grouped = int(units.max()) + 1 < n
     if grouped and (not is_enough(units) or (int(units.max()) + 1) // 2 < rank):
         return {m: np.full(SPLITS, 90.0 if m in OF_FIRST else 90.0 * rank) for m in measures}
     of_first = [measure for measure in measures if measure in OF_FIRST and named is None and not grouped]
@@ -83,7 +85,7 @@ def _of_halves(rows: Array, rank: int, labels: NDArray[Any] | None, units: Units
 
 def _overlaps(rows: Array, rank: int, halves: Halves) -> list[Array]:
     """UᵀV of the signatures of every two halves, all from one table of inner products."""
-    products = rows @ rows.T
+    products = inner_products(rows)
     overlaps = []
     for a, b in halves:
         own, other = products.take(a, axis=0), products.take(b, axis=0).take(b, axis=1)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.subspace.signature import condense
+from pacfl.subspace.sparse import stacked
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -76,8 +77,8 @@ class Units:
         """The samples of all units, and where those of each are; large groups condensed to `fewest` rows or more."""
         most = max(MOST_ROWS // len(self), fewest)
         parts = [rows[own] if len(own) <= most else condensed(rows[own], most) for own in self.members]
-        ends = np.cumsum([len(part) for part in parts])
-        return np.concatenate(parts), np.split(np.arange(ends[-1]), ends[:-1])
+        ends = np.cumsum([part.shape[0] for part in parts])
+        return stacked(parts), np.split(np.arange(ends[-1]), ends[:-1])
 
     def halves(self, places: Sequence[Indices], splits: int) -> tuple[Halves, float]:
         """Places of halves of equally many samples, as far as groups permit, and what share of all makes a half."""
@@ -98,6 +99,6 @@ class Units:
 def condensed(rows: Array, most: int) -> Array:
     """At most so many rows with nearly the same second moments as many."""
     summary = rows[: 4 * most]
-    for start in range(4 * most, len(rows), 3 * most):
-        summary = np.vstack([condense(summary, most), rows[start : start + 3 * most]])
+    for start in range(4 * most, rows.shape[0], 3 * most):
+        summary = stacked([condense(summary, most), rows[start : start + 3 * most]])
     return condense(summary, most)
