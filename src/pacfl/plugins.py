@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from pacfl.errors import ConfigError
 from pacfl.settings import suggestion
 
-Kind = Literal["algorithms", "models", "datasets", "partitions", "losses", "metrics", "optimisers"]
+Kind = Literal["algorithms", "models", "datasets", "partitions", "losses", "metrics", "optimisers", "encoders"]
 
 _SINGULAR: Final[Mapping[Kind, str]] = {
     "algorithms": "algorithm",
@@ -25,6 +25,7 @@ _SINGULAR: Final[Mapping[Kind, str]] = {
     "losses": "loss",
     "metrics": "metric",
     "optimisers": "optimiser",
+    "encoders": "encoder",
 }
 
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from pacfl.cli.console import err, out
+from pacfl.features.encoders import in_words
 from pacfl.signatures import Federation, Joined, SignatureFile
 from pacfl.signatures.federation import count
 from pacfl.subspace import Diagnosis, Explanation
@@ -171,6 +172,8 @@ def print_signature(signature: SignatureFile, title: str) -> None:
     table = Table(title=escape(title), show_header=False)
     table.add_row("basis", f"{contents.pop('features')} features by {contents.pop('directions')} directions, float32")
     contents = {key: value for key, value in contents.items() if value is not None}
+    if signature.encoder is not None:
+        contents["encoder"] = in_words(signature.encoder)
     if columns is not None:
         contents["columns"] = _listed(columns)
     if classes is not None:

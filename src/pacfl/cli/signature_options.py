@@ -74,6 +74,16 @@ Header = Annotated[
 ]
 Resize = Annotated[str | None, typer.Option(metavar="WxH", help="Resize images to this size.")]
 Grey = Annotated[bool, typer.Option("--grey", help="Read images without colour.")]
+Encoder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|MODULE:FUNCTION",
+        help="Features that are compared: spectrum or standardise (signals), ngrams (text), or a function.",
+    ),
+]
+Text = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="The column, or field of JSON lines, that holds texts.")
+]
 Pictures = Annotated[
     Picture | None, typer.Option(help="Format of the pictures in the folder. [default: svg]", show_default=False)
 ]
@@ -92,10 +102,12 @@ def reading(
     minimum_count: int | None = None,
     group: str | None = None,
     blocks: int | None = None,
+    encoder: str | None = None,
+    text: str | None = None,
 ) -> Reading | None:
     """The reading that the options describe; None if none was given."""
     given = (array, per_class, drop, header, resize, grey or None, preprocess, labels, hash_labels, minimum_count)
-    if all(value is None for value in (*given, group, blocks)):
+    if all(value is None for value in (*given, group, blocks, encoder, text)):
         return None
     return Reading(
         array,
@@ -110,6 +122,8 @@ def reading(
         minimum_count,
         group,
         blocks,
+        encoder,
+        text,
     )
 
 

@@ -23,6 +23,7 @@ from pacfl.cli.signature_options import (
     Blocks,
     Classes,
     Drop,
+    Encoder,
     Grey,
     Group,
     HashLabels,
@@ -34,6 +35,7 @@ from pacfl.cli.signature_options import (
     Prepare,
     Rank,
     Resize,
+    Text,
     class_list,
     degrees_of,
     reading,
@@ -47,7 +49,9 @@ from pacfl.subspace import Compare, Linkage, Measure
 
 @app.command()
 def sign(
-    data: Annotated[Path, typer.Argument(help=".npy, .npz, .csv, .parquet, or a folder of images.")],
+    data: Annotated[
+        Path, typer.Argument(help=".npy, .npz, .csv, .parquet, .txt, .jsonl, or a folder of images or texts.")
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The signature file to write, NAME.sig.")],
     labels: Labels = None,
     hash_labels: HashLabels = None,
@@ -57,6 +61,8 @@ def sign(
     rank: Rank = None,
     per_class: PerClass = None,
     preprocess: Prepare = None,
+    encoder: Encoder = None,
+    text: Text = None,
     array: ArrayName = None,
     drop: Drop = None,
     header: Header = None,
@@ -73,7 +79,7 @@ def sign(
 ) -> None:
     """Write the signature of your data: the one small file that you share."""
     of_classes = labels, hash_labels, minimum_count
-    how = reading(array, per_class, drop, header, resize, grey, preprocess, *of_classes, group, blocks)
+    how = reading(array, per_class, drop, header, resize, grey, preprocess, *of_classes, group, blocks, encoder, text)
     rank = rank or RANK
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -123,6 +129,8 @@ def cluster(
     rank: Rank = None,
     per_class: PerClass = None,
     preprocess: Prepare = None,
+    encoder: Encoder = None,
+    text: Text = None,
     array: ArrayName = None,
     drop: Drop = None,
     header: Header = None,
@@ -137,7 +145,8 @@ def cluster(
             files,
             rank=rank,
             reading=reading(
-                array, per_class, drop, header, resize, grey, preprocess, labels, None, None, group, blocks
+                *(array, per_class, drop, header, resize, grey, preprocess, labels, None, None),
+                *(group, blocks, encoder, text),
             ),
             compare=compare,
             measure=measure,
@@ -161,6 +170,8 @@ def join(
     labels: Labels = None,
     group: Group = None,
     blocks: Blocks = None,
+    encoder: Encoder = None,
+    text: Text = None,
     array: ArrayName = None,
     drop: Drop = None,
     header: Header = None,
@@ -178,6 +189,8 @@ def join(
             labels=labels,
             group=group,
             blocks=blocks,
+            encoder=encoder,
+            text=text,
             pictures=_drawable(pictures),
             on_progress=advance,
         )

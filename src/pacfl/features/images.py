@@ -28,7 +28,7 @@ def read_images(path: Path, how: "Reading") -> tuple[Array, Array | None, None, 
         raise DataError(f"{path}: labels of images are the names of their folders; use {option} folders")
     if how.group not in (None, "folders"):
         raise DataError(f"{path}: groups of images are the names of their folders; use --group folders")
-    files = sorted(f for f in path.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
+    files = images_in(path)
     if not files:
         raise DataError(f"{path}: has no images ({', '.join(sorted(SUFFIXES))})")
     images: list[Array] = []
@@ -42,6 +42,11 @@ def read_images(path: Path, how: "Reading") -> tuple[Array, Array | None, None, 
     folders = np.array([str(f.parent.relative_to(path)) for f in files])
     labels, groups = (None if at is None else folders for at in (how.labels_at, how.group))
     return np.stack(images), labels, None, groups
+
+
+def images_in(folder: Path) -> list[Path]:
+    """Its images, at any depth."""
+    return sorted(f for f in folder.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
 
 
 def _pixels(file: Path, how: "Reading") -> Array:

@@ -8,17 +8,23 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, load_npz
 
 from pacfl.errors import DataError, PacflError
-from pacfl.features.images import read_images
+from pacfl.features import encoders, text
+from pacfl.features.images import images_in, read_images
 from pacfl.features.tables import CSV_KINDS, PARQUET_KINDS, SPREADSHEETS, kind_of, read_csv, read_parquet
 from pacfl.npz import archive_shapes, array_shape
 from pacfl.subspace.classes import FEWEST
+from pacfl.subspace.sparse import is_sparse, lengths_of_sparse, scaled
 from pacfl.subspace.units import blocks
 
 Array = NDArray[Any]
 Preprocess = Literal["raw", "normalise", "unit"]
 PREPROCESSES: Final[tuple[Preprocess, ...]] = get_args(Preprocess)
+SPARSE: Final = frozenset({"format", "shape", "data"})  # arrays of a file that scipy.sparse.save_npz wrote
+MOST_CHANNELS: Final = 32  # of signals (n, T, c): a longer last axis is one of pixels
+MOST_FEATURES: Final = 1 << 24  # of a sparse matrix, which may declare any number
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,8 @@ class Reading:
     minimum_count: int | None = None  # samples of a class that is in the signature
     group: str | None = None  # where the groups are of samples that depend on each other, as for labels
     blocks: int | None = None  # so many consecutive samples are a group
+    encoder: str | None = None  # of the samples: a built-in one, or package.module:function
+    text: str | None = None  # column of a table, or field of JSON lines, that holds texts
 
     @property
     def labels_at(self) -> str | None:
@@ -84,6 +92,8 @@ class Reading:
         labels: str | None = None,
         group: str | None = None,
         blocks: int | None = None,
+        encoder: str | None = None,
+        text: str | None = None,
     ) -> "Reading":
         """The reading of whole signatures with this identity."""
         found = re.fullmatch(rf"(?:resize (\d+)x(\d+), )?(grey, )?({'|'.join(PREPROCESSES)})", identity)
@@ -92,7 +102,8 @@ class Reading:
         width, height, grey, preprocess = found.groups()
         size = None if width is None else (int(width), int(height))
         known = PREPROCESSES[PREPROCESSES.index(preprocess)]
-        return cls(array, None, drop, header, size, grey is not None, known, labels=labels, group=group, blocks=blocks)
+        of_samples = {"labels": labels, "group": group, "blocks": blocks, "encoder": encoder, "text": text}
+        return cls(array, None, drop, header, size, grey is not None, known, **of_samples)  # type: ignore[arg-type]
 
 
 class Samples(NamedTuple):
@@ -120,7 +131,9 @@ def read_samples(path: Path, how: Reading) -> Samples:
         raise DataError(f"{path}: workbooks are not read; save the sheet as CSV (in UTF-8), and give that file")
     if kind not in _READERS:
         known = ", ".join(sorted(k for k in _READERS if k.count(".") == 1))
-        raise DataError(f"{path}: wanted a file of kind {known}, or a folder of images; got {kind or 'no suffix'}")
+        raise DataError(
+            f"{path}: wanted a file of kind {known}, or a folder of images or texts; got {kind or 'no suffix'}"
+        )
     for option, kinds in _APPLIES_TO.items():
         if getattr(how, option) != getattr(Reading, option) and kind not in kinds:
             plain = [kind for kind in kinds if kind.count(".") == 1]  # compressed ones are named by what they hold
@@ -133,11 +146,24 @@ def read_samples(path: Path, how: Reading) -> Samples:
     except Exception as error:  # a damaged file can make a decoder fail in any way, and each library has its own
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise DataError(f"{path}: cannot be read as {kind}: {reason}") from None
-    groups = found.groups if how.blocks is None else blocks(len(found.x), how.blocks)
+    groups = found.groups if how.blocks is None else blocks(found.x.shape[0], how.blocks)
     try:
-        return found._replace(x=preprocessed(found.x, how.preprocess), groups=groups)
+        found = encoded(found._replace(groups=groups), how.encoder)
+        return found._replace(x=preprocessed(found.x, how.preprocess))
+    except PacflError as error:
+        raise type(error)(f"{path}: {error}") from error
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: {error}") from None
+
+
+def encoded(samples: Samples, encoder: str | None) -> Samples:
+    """Samples in the feature space of an encoder, with the names of its features; without one, unchanged."""
+    x = samples.x
+    if encoder is None:
+        if not is_sparse(x) and x.dtype.kind in "UO":
+            raise DataError("texts have no angles; say how they become numbers: --encoder ngrams, or module:function")
+        return samples
+    return samples._replace(x=encoders.encode(encoder, x), columns=encoders.feature_names(encoder, x.shape))
 
 
 def preprocessed(x: Array, how: Preprocess) -> Array:
@@ -145,13 +171,23 @@ def preprocessed(x: Array, how: Preprocess) -> Array:
     return _PREPROCESSES[how](x)
 
 
-def _read_npy(path: Path, how: Reading) -> Samples:
+def _read_npy(path: Path, how: Reading, load: Callable[[Path], Array] | None = None) -> Samples:
     found: list[Array | None] = []
     for at, what in ((how.labels_at, "labels"), (how.group, "groups")):
         if at is not None and not Path(at).exists():
-            raise DataError(f"{path}: {what} for a .npy file are wanted in another .npy file, found no {at}")
+            raise DataError(f"{path}: {what} for a {path.suffix} file are wanted in another .npy file, found no {at}")
         found.append(None if at is None else _load_npy(Path(at)))
-    return Samples(_load_npy(path), found[0], groups=found[1])
+    return Samples((load or _load_npy)(path), found[0], groups=found[1])
+
+
+def _load_sparse(path: Path) -> Any:
+    """A matrix that scipy.sparse.save_npz wrote, checked: scipy follows positions in it wherever they lead."""
+    matrix = load_npz(path)
+    if matrix.ndim != 2 or matrix.shape[1] > MOST_FEATURES:
+        raise DataError(f"{path}: declares a sparse matrix of shape {matrix.shape}, at most {MOST_FEATURES:,} columns")
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)
+    return csr_array(matrix)
 
 
 def _load_npy(path: Path) -> Array:
@@ -161,6 +197,8 @@ def _load_npy(path: Path) -> Array:
 
 def _read_npz(path: Path, how: Reading) -> Samples:
     names = list(archive_shapes(path))
+    if set(names) >= SPARSE and how.array is None:
+        return _read_npy(path, how, _load_sparse)
     candidates = [how.array] if how.array else ["x", "x_train", "X", "data", "images"]
     name = next((c for c in candidates if c in names), None)
     if name is None and how.array is None and len(names) == 1:
@@ -175,12 +213,24 @@ def _read_npz(path: Path, how: Reading) -> Samples:
         return Samples(arrays[name], labels, groups=groups)
 
 
+def _read_tables(path: Path, how: Reading) -> tuple[Any, ...]:
+    if how.text is not None:
+        return text.read_column(path, how)
+    return read_parquet(path, how) if kind_of(path) in PARQUET_KINDS else read_csv(path, how)
+
+
+def _read_folder(path: Path, how: Reading) -> tuple[Any, ...]:
+    is_text = not images_in(path) and text.documents_in(path)
+    return text.read_documents(path, how) if is_text else read_images(path, how)
+
+
 _READERS: Final[Mapping[str, Callable[[Path, Reading], tuple[Any, ...]]]] = {  # the fields of Samples
     ".npy": _read_npy,
     ".npz": _read_npz,
-    **dict.fromkeys(CSV_KINDS, read_csv),
-    **dict.fromkeys(PARQUET_KINDS, read_parquet),
-    "folder": read_images,
+    **dict.fromkeys((*CSV_KINDS, *PARQUET_KINDS), _read_tables),
+    ".txt": text.read_lines,
+    ".jsonl": text.read_column,
+    "folder": _read_folder,
 }
 
 _APPLIES_TO: Final[Mapping[str, tuple[str, ...]]] = {
@@ -189,12 +239,15 @@ _APPLIES_TO: Final[Mapping[str, tuple[str, ...]]] = {
     "header": CSV_KINDS,
     "resize": ("folder",),
     "grey": ("folder",),
+    "text": (*CSV_KINDS, *PARQUET_KINDS, ".jsonl"),
 }
 
 
 def _normalise(x: Array) -> Array:
-    """Mean 0 and standard deviation 1 over all samples and pixels, for each colour channel of images (n, h, w, c)."""
-    axes = tuple(range(x.ndim - 1)) if x.ndim == 4 else None
+    """Mean 0 and standard deviation 1 over all samples, in each channel of signals (n, T, c) or images (n, h, w, c)."""
+    if is_sparse(x):
+        raise ValueError("a sparse matrix less its mean would be dense; use --preprocess unit, or leave it raw")
+    axes = tuple(range(x.ndim - 1)) if has_channels(x.shape) else None
     floats = x.astype(np.float64)
     deviation = floats.std(axis=axes)
     if not np.all(deviation > 0):
@@ -202,8 +255,16 @@ def _normalise(x: Array) -> Array:
     return np.asarray((floats - floats.mean(axis=axes)) / deviation)
 
 
+def has_channels(shape: tuple[int, ...]) -> bool:
+    """Whether the last axis is one of channels: of images (n, h, w, c), or of signals (n, T, c), longer than it."""
+    return len(shape) == 4 or (len(shape) == 3 and shape[2] <= MOST_CHANNELS and shape[2] < shape[1])
+
+
 def _unit(x: Array) -> Array:
     """Every sample scaled to length 1; samples of zeros stay zeros."""
+    if is_sparse(x):
+        sizes = lengths_of_sparse(x)
+        return scaled(x, 1 / np.where(sizes > 0, sizes, 1.0))  # type: ignore[no-any-return]  # scipy has no types
     floats = x.astype(np.float64)
     lengths = np.sqrt((floats.reshape(len(floats), -1) ** 2).sum(axis=1))
     lengths[lengths == 0] = 1.0

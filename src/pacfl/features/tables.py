@@ -134,6 +134,23 @@ def read_parquet(path: Path, how: "Reading") -> Table:
     return np.stack([read[i] for i in features_at], axis=1), labels, tuple(names[i] for i in features_at), groups
 
 
+def text_columns(path: Path, wanted: Sequence[str], header: bool | None = None) -> list[list[str]]:
+    """Some columns of a CSV or Parquet file, as text; missing cells of Parquet are empty."""
+    if kind_of(path) in PARQUET_KINDS:
+        from pyarrow import parquet
+
+        table = parquet.read_table(path)
+        names = table.column_names
+    else:
+        layout = _layout(path, header)
+        table, names = _parse(path, layout, numbers=set()), layout.names
+    lacking = [name for name in wanted if name not in names]
+    if lacking:
+        raise DataError(f"{path}: has no column {lacking[0]!r}; its columns are {', '.join(names[:20])}")
+    columns = (table.column(names.index(name)).to_pylist() for name in wanted)
+    return [["" if cell is None else str(cell) for cell in column] for column in columns]
+
+
 def _layout(path: Path, header: bool | None) -> Layout:
     encoding = _encoding(path)
     with _opened(path, encoding) as file:

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from pacfl.errors import DataError
+from pacfl.features import encoders
 from pacfl.features.reading import Array, Reading, read_samples
 from pacfl.features.tables import stem_of
 from pacfl.files import locked
@@ -60,7 +61,7 @@ def sign_file(
     if epsilon is None:
         samples = read_samples(path, how)
         signed = sign(str(path), samples, rank, how)
-        _check_enough_samples(path, samples.labels if signed.per_class else None, len(samples.x), rank)
+        _check_enough_samples(path, samples.labels if signed.per_class else None, samples.x.shape[0], rank)
         _check_enough_of_classes(path, signed.classes, "samples" if samples.groups is None else "groups of samples")
         warn_of_dependence({str(path): dependence(str(path), samples, how)}, how.blocks)
     else:
@@ -127,15 +128,18 @@ def join_files(
     labels: str | None = None,
     group: str | None = None,
     blocks: int | None = None,
+    encoder: str | None = None,
+    text: str | None = None,
     pictures: figures.Picture | None = None,
     on_progress: Progress = lambda *_: None,
 ) -> Joined:
     """The federation in a folder with newcomers in it, written back. Two processes at once wait for each other.
 
-    array, drop, header, labels, group, blocks: how newcomers' data files are read; the rest is as for the federation.
+    array, drop, header, labels, group, blocks, text: how newcomers' data files are read; the rest is as for the
+    federation. encoder: needed only where that of the federation is not built in.
     """
     _check_folder(folder)
-    given = bool(drop) or any(option is not None for option in (array, header, labels, group, blocks))
+    given = bool(drop) or any(option is not None for option in (array, header, labels, group, blocks, encoder, text))
     with locked(folder):
         federation = load(folder)
         settings = federation.settings
@@ -148,10 +152,25 @@ def join_files(
                     "the federation's names of classes are hashed; sign newcomers with --labels and --hash-labels first"
                 )
             rank = settings.rank
-            how = Reading.from_identity(settings.preprocess, array, tuple(drop), header, labels, group, blocks)
+            encoder = _same_encoder(settings.encoder, encoder)
+            of_samples = labels, group, blocks, encoder, text
+            how = Reading.from_identity(settings.preprocess, array, tuple(drop), header, *of_samples)
         joined = join(federation, _open_clients(paths, rank, how, on_progress))
         save(joined.federation, folder, pictures)
     return joined
+
+
+def _same_encoder(sha256: str | None, given: str | None) -> str | None:
+    """The name of the federation's encoder, of which it has the digest; one that is not built in must be given."""
+    name = given if given is not None or sha256 is None else encoders.name_of(sha256)
+    if (None if name is None else encoders.digest(name)) == sha256:
+        return name
+    if name is None:
+        raise DataError("the federation's encoder is not built in; name it with --encoder package.module:function")
+    raise DataError(
+        f"encoder {name!r} is not the one of the federation ({encoders.in_words(sha256)}); its code or its files "
+        "differ, and angles would mean nothing"
+    )
 
 
 def explain_pair(folder: Path, a: str | int, b: str | int, *, between: Between = "clients") -> Explanation:

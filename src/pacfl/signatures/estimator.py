@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.errors import ConfigError, DataError, NotFittedError, library
-from pacfl.features.reading import Preprocess, Reading, preprocessed
+from pacfl.features.reading import Preprocess, Reading, encoded, preprocessed
 from pacfl.features.reading import Samples as Signable
 from pacfl.settings import NonNegative, PositiveInt, Share, check_value
 from pacfl.signatures import figures
@@ -30,6 +30,7 @@ from pacfl.subspace import (
     evidence_of,
 )
 from pacfl.subspace.explanation import Between
+from pacfl.subspace.sparse import is_sparse
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,6 +49,7 @@ PARAMETERS: Final[Mapping[str, Any]] = {
     "compare": Compare,
     "epsilon": NonNegative | None,
     "delta": Share,
+    "encoder": str | None,
 }
 
 
@@ -70,6 +72,8 @@ class PACFLClustering:
     epsilon : differential privacy of each sample and its label in the signatures, to see what it costs; None for plain
         signatures. The classes that all clients agree on are those of `fit`.
     delta : its delta.
+    encoder : of each client's samples, before preprocessing: "spectrum" or "standardise" (signals), "ngrams" (texts),
+        or "package.module:function"; None for samples that are numbers already.
 
     Attributes, once clients were clustered
     ---------------------------------------
@@ -145,6 +149,7 @@ class PACFLClustering:
         compare: Compare = "auto",
         epsilon: float | None = None,
         delta: float = 1e-5,
+        encoder: str | None = None,
     ) -> None:
         """Store the parameters; `fit` checks them, because `set_params` may change one after the other."""
         self.rank = rank
@@ -156,6 +161,7 @@ class PACFLClustering:
         self.compare = compare
         self.epsilon = epsilon
         self.delta = delta
+        self.encoder = encoder
 
     def fit(self, xs: Samples, ys: Labels = None, groups: Groups = None, *, y: None = None) -> Self:
         """Sign and cluster the clients.
@@ -337,8 +343,8 @@ class PACFLClustering:
             y = None if self.epsilon is not None and self.compare == "inputs" else labels[name]
             of_samples, of_groups = (None if given is None else np.asarray(given) for given in (y, units[name]))
             with named(name):
-                prepared = preprocessed(np.asarray(x), self.preprocess)
-                samples[name] = Signable(prepared, of_samples, _columns(x), of_groups)
+                numbers = encoded(Signable(_as_array(x), of_samples, _columns(x), of_groups), self.encoder)
+                samples[name] = numbers._replace(x=preprocessed(numbers.x, self.preprocess))
         if self.epsilon is not None and first == 0:
             self._agreed = sorted({label for name, own in samples.items() for label in _class_names(name, own)})
         signed = {name: self._signature(name, own) for name, own in samples.items()}
@@ -347,7 +353,7 @@ class PACFLClustering:
         return signed
 
     def _signature(self, name: str, samples: Signable) -> SignatureFile:
-        how = Reading(preprocess=self.preprocess)
+        how = Reading(preprocess=self.preprocess, encoder=self.encoder)
         if self.epsilon is None:
             return sign(name, samples, self.rank, how)
         agreed = None if samples.labels is None else self._agreed
@@ -363,6 +369,11 @@ class PACFLClustering:
                 f"compare='classes' needs threshold='auto' and linkage='average', got {self.threshold!r} and "
                 f"{self.linkage!r}; use compare='inputs' for others"
             )
+
+
+def _as_array(x: ArrayLike) -> NDArray[Any]:
+    """Samples as an array; sparse ones stay sparse."""
+    return x.tocsr() if is_sparse(x) else np.asarray(x)  # type: ignore[union-attr]  # scipy's formats have it
 
 
 def _columns(x: ArrayLike) -> tuple[str, ...] | None:
@@ -388,7 +399,7 @@ def _by_name(xs: Samples, first: int) -> dict[str, ArrayLike]:
 def _class_names(name: str, samples: Signable) -> set[str]:
     """The classes of a client's samples."""
     with named(name):
-        return set() if samples.labels is None else set(class_names(samples.labels, len(samples.x)).tolist())
+        return set() if samples.labels is None else set(class_names(samples.labels, samples.x.shape[0]).tolist())
 
 
 def _labels_by_name(ys: Labels, names: list[str], what: str = "labels") -> dict[str, ArrayLike | None]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.errors import DataError
+from pacfl.features.encoders import in_words
 from pacfl.signatures import answer as answers
 from pacfl.signatures import explaining
 from pacfl.signatures.alignment import aligned
@@ -311,7 +312,7 @@ def check_comparable(made: Mapping[str, SignatureSettings]) -> SignatureSettings
 
     Clients without labels go with all others; those with labels must name their classes in the same way.
     """
-    for key in ("protection", "schema", "features", "encoder", "sketch", "preprocess", "per_class", "rank", "labels"):
+    for key in ("protection", "schema", "encoder", "features", "sketch", "preprocess", "per_class", "rank", "labels"):
         names: dict[object, list[str]] = {}
         for name, settings in made.items():
             value = getattr(settings, key)
@@ -338,6 +339,8 @@ _MEANINGLESS: Final = {"labels": "Which classes are the same cannot be seen"}
 
 
 def _shown(key: str, value: object) -> str:
+    if key == "encoder":
+        return in_words(None if value is None else str(value))
     if key != "schema":
         return str(value)
     return "none" if value is None else f"SHA-256 {str(value)[:12]}..."

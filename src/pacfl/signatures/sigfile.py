@@ -92,7 +92,7 @@ class SignatureFile:
     columns: tuple[str, ...] | None = None  # names of the features, where they have some
     key: str | None = None  # which key the names of classes are hashed with; None: they are plain
     schema: str | None = None  # SHA-256 of what columns are, in hexadecimal digits
-    encoder: str | None = None  # SHA-256 of the model that made the features; nothing writes it yet
+    encoder: str | None = None  # SHA-256 of what made the features of samples (pacfl.features.encoders)
     sketch: str | None = None  # how the basis was compressed; nothing writes it yet
     shape: tuple[int, ...] | None = None  # of one sample, where it has several axes, as images have
 

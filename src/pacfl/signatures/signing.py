@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import binom
 
 from pacfl.errors import DataError
+from pacfl.features.encoders import digest
 from pacfl.features.reading import Array, Reading, Samples
 from pacfl.privacy import private_class_signatures, private_signature
 from pacfl.signatures.class_arrays import as_stored
@@ -43,7 +44,8 @@ def sign(client: str, samples: Samples, rank: int, how: Reading) -> SignatureFil
         basis = signature(x, rank, per_class).astype(np.float32)
         angles = split_half_angles(x, rank, per_class, groups=groups)
         made = SignatureFile(
-            *(basis, rank, per_class is not None, how.identity(), len(x), angles),
+            *(basis, rank, per_class is not None, how.identity(), x.shape[0], angles),
+            encoder=None if how.encoder is None else digest(how.encoder),
             columns=column_names(columns),
             shape=sample_shape(x),
         )
@@ -111,10 +113,11 @@ def sign_privately(
             made = private_signature(x, rank, epsilon, delta)
         else:
             agreed = class_names(classes, len(classes))
-            made = private_class_signatures(x, class_names(labels, len(x)), agreed, rank, epsilon, delta)
+            made = private_class_signatures(x, class_names(labels, x.shape[0]), agreed, rank, epsilon, delta)
         whole = math.prod(x.shape[1:]) == len(made.basis)  # many features are reduced to fewer
         signed = SignatureFile(
             *(made.basis.astype(np.float32), rank, False, how.identity(), None, made.split_half_angles, made.guarantee),
+            encoder=None if how.encoder is None else digest(how.encoder),
             columns=column_names(columns) if whole else None,
             shape=sample_shape(x) if whole else None,
         )
@@ -137,7 +140,7 @@ def column_names(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 def _classes(x: Array, labels: Array, groups: Array | None, how: Reading) -> dict[str, Any]:
     """The fields of a signature with classes."""
-    made = class_signatures(x, class_names(labels, len(x)), how.minimum_count or FEWEST, groups)
+    made = class_signatures(x, class_names(labels, x.shape[0]), how.minimum_count or FEWEST, groups)
     return _stored_classes(made, how)
 
 

@@ -80,7 +80,7 @@ def of_length_one(rows: Array) -> Array:
     rows = of_unit_size(rows)
     if is_sparse(rows):
         sizes = lengths_of_sparse(rows)
-        return scaled(rows, 1 / np.where(sizes > 0, sizes, 1.0))
+        return scaled(rows, 1 / np.where(sizes > 0, sizes, 1.0))  # type: ignore[no-any-return]  # scipy has no types
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
 

@@ -108,7 +108,7 @@ class SignatureStream:
 def as_rows(x: ArrayLike) -> Array:
     """Samples as rows of finite float64, checked: (n, ...) -> (n, features); sparse ones stay sparse."""
     if is_sparse(x):
-        return as_sparse_rows(x)
+        return as_sparse_rows(x)  # type: ignore[no-any-return]  # scipy has no types
     array = np.asarray(x)
     if array.dtype.kind not in "uifb":
         raise TypeError(f"data must be numbers, got dtype {array.dtype}; convert to integers or floats first")
