@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from pacfl import plugins
-from pacfl.errors import DataError
 from pacfl.subspace.sparse import as_dense, is_sparse, lengths_of_sparse, scaled
 
 Array = NDArray[Any]
@@ -89,12 +88,12 @@ def encode(name: str, x: Array) -> Any:
     made, first = _called(name, encoder, x), _called(name, encoder, x[:1])
     n = x.shape[0]
     if made.shape[0] != n or made.dtype.kind not in "uifb" or made.ndim < 2:
-        raise DataError(
+        raise ValueError(
             f"encoder {name!r} made an array of shape {made.shape} and dtype {made.dtype} of {n} samples; "
             "it must return one row of numbers for each"
         )
     if made[:1].shape != first.shape or not np.allclose(as_dense(made[:1]), as_dense(first), rtol=1e-3, atol=1e-5):
-        raise DataError(
+        raise ValueError(
             f"encoder {name!r} encodes a sample differently when it comes alone; it must treat every sample on its "
             "own, without statistics of the others and without chance"
         )
@@ -146,7 +145,7 @@ def _find(name: str) -> Encoder:
     plugins.search_in(Path.cwd())
     found = plugins.find("encoders", name, BUILT_IN)
     if not callable(found):
-        raise DataError(f"encoder {name!r} is {type(found).__name__}, not a function; name a function of samples")
+        raise ValueError(f"encoder {name!r} is {type(found).__name__}, not a function; name a function of samples")
     return found  # type: ignore[no-any-return]  # what the import path leads to
 
 
@@ -154,7 +153,7 @@ def _called(name: str, encoder: Encoder, x: Array) -> Any:
     try:
         made = encoder(x)
     except Exception as error:  # the function may do anything
-        raise DataError(f"encoder {name!r} fails: {type(error).__name__}: {error}") from error
+        raise ValueError(f"encoder {name!r} fails: {type(error).__name__}: {error}") from error
     return made.tocsr() if is_sparse(made) else np.asarray(made)
 
 

@@ -150,8 +150,8 @@ def read_samples(path: Path, how: Reading) -> Samples:
     try:
         found = encoded(found._replace(groups=groups), how.encoder)
         return found._replace(x=preprocessed(found.x, how.preprocess))
-    except PacflError as error:
-        raise type(error)(f"{path}: {error}") from error
+    except PacflError:
+        raise
     except (ValueError, TypeError) as error:
         raise DataError(f"{path}: {error}") from None
 
@@ -161,7 +161,7 @@ def encoded(samples: Samples, encoder: str | None) -> Samples:
     x = samples.x
     if encoder is None:
         if not is_sparse(x) and x.dtype.kind in "UO":
-            raise DataError("texts have no angles; say how they become numbers: --encoder ngrams, or module:function")
+            raise TypeError("texts have no angles; say how they become numbers: --encoder ngrams, or module:function")
         return samples
     return samples._replace(x=encoders.encode(encoder, x), columns=encoders.feature_names(encoder, x.shape))
 
