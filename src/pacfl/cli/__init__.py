@@ -15,6 +15,7 @@ from pacfl.cli import (  # noqa: F401 - they add their commands
     export,
     report,
     reproduce,
+    schema,
     signatures,
     table,
 )

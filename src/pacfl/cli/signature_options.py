@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pacfl.errors import DataError
+from pacfl.features import read_schema
 from pacfl.features.reading import Preprocess, Reading
 from pacfl.signatures.figures import Picture
 
@@ -72,6 +73,10 @@ Header = Annotated[
         show_default=False,
     ),
 ]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option("--schema", metavar="FILE", help="What the columns of a table are, made by 'pacfl schema init'."),
+]
 Resize = Annotated[str | None, typer.Option(metavar="WxH", help="Resize images to this size.")]
 Grey = Annotated[bool, typer.Option("--grey", help="Read images without colour.")]
 Encoder = Annotated[
@@ -104,10 +109,11 @@ def reading(
     blocks: int | None = None,
     encoder: str | None = None,
     text: str | None = None,
+    schema: Path | None = None,
 ) -> Reading | None:
     """The reading that the options describe; None if none was given."""
     given = (array, per_class, drop, header, resize, grey or None, preprocess, labels, hash_labels, minimum_count)
-    if all(value is None for value in (*given, group, blocks, encoder, text)):
+    if all(value is None for value in (*given, group, blocks, encoder, text, schema)):
         return None
     return Reading(
         array,
@@ -124,6 +130,7 @@ def reading(
         blocks,
         encoder,
         text,
+        None if schema is None else read_schema(schema),
     )
 
 

@@ -35,12 +35,14 @@ from pacfl.cli.signature_options import (
     Prepare,
     Rank,
     Resize,
+    SchemaFile,
     Text,
     class_list,
     degrees_of,
     reading,
 )
 from pacfl.errors import MissingLibraryError
+from pacfl.features import read_schema
 from pacfl.signatures import cluster_files, explain_pair, figures, join_files, leave_federation, sigfile, sign_file
 from pacfl.signatures import demo as digits
 from pacfl.signatures.signing import RANK
@@ -64,6 +66,7 @@ def sign(
     encoder: Encoder = None,
     text: Text = None,
     array: ArrayName = None,
+    schema: SchemaFile = None,
     drop: Drop = None,
     header: Header = None,
     resize: Resize = None,
@@ -79,7 +82,10 @@ def sign(
 ) -> None:
     """Write the signature of your data: the one small file that you share."""
     of_classes = labels, hash_labels, minimum_count
-    how = reading(array, per_class, drop, header, resize, grey, preprocess, *of_classes, group, blocks, encoder, text)
+    how = reading(
+        *(array, per_class, drop, header, resize, grey, preprocess, *of_classes),
+        *(group, blocks, encoder, text, schema),
+    )
     rank = rank or RANK
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -132,6 +138,7 @@ def cluster(
     encoder: Encoder = None,
     text: Text = None,
     array: ArrayName = None,
+    schema: SchemaFile = None,
     drop: Drop = None,
     header: Header = None,
     resize: Resize = None,
@@ -146,7 +153,7 @@ def cluster(
             rank=rank,
             reading=reading(
                 *(array, per_class, drop, header, resize, grey, preprocess, labels, None, None),
-                *(group, blocks, encoder, text),
+                *(group, blocks, encoder, text, schema),
             ),
             compare=compare,
             measure=measure,
@@ -173,6 +180,7 @@ def join(
     encoder: Encoder = None,
     text: Text = None,
     array: ArrayName = None,
+    schema: SchemaFile = None,
     drop: Drop = None,
     header: Header = None,
     as_json: AsJson = False,
@@ -191,6 +199,7 @@ def join(
             blocks=blocks,
             encoder=encoder,
             text=text,
+            schema=None if schema is None else read_schema(schema),
             pictures=_drawable(pictures),
             on_progress=advance,
         )

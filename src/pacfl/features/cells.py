@@ -1,6 +1,7 @@
 """Cells of text -> numbers, truth values, dates or text, as tables of all kinds write them."""
 
 import re
+from datetime import datetime
 from typing import Any, Final
 
 MISSING: Final = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "NULL", "Null", "null", "?")
@@ -47,6 +48,19 @@ def number(cell: str, grouped: bool = True) -> float | None:
         return None if "_" in text else float(text)
     except ValueError:
         return None
+
+
+def is_date(cell: str) -> bool:
+    """Whether a cell is a date or a time in one of the common formats."""
+    return cell.strip()[:1].isdigit() and any(_parses(cell.strip(), form) for form in DATES)
+
+
+def _parses(cell: str, form: str) -> bool:
+    try:
+        datetime.strptime(cell, form)
+    except ValueError:
+        return False
+    return True
 
 
 def _numbers(text: Any, grouped: bool) -> Any | None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -13,7 +13,8 @@ from scipy.sparse import csr_array, load_npz
 from pacfl.errors import DataError, PacflError
 from pacfl.features import encoders, text
 from pacfl.features.images import images_in, read_images
-from pacfl.features.tables import CSV_KINDS, PARQUET_KINDS, SPREADSHEETS, kind_of, read_csv, read_parquet
+from pacfl.features.schema import Schema, read_encoded
+from pacfl.features.tables import CSV_KINDS, PARQUET_KINDS, kind_of, read_csv, read_parquet, refused_kind
 from pacfl.npz import archive_shapes, array_shape
 from pacfl.subspace.classes import FEWEST
 from pacfl.subspace.sparse import is_sparse, lengths_of_sparse, scaled
@@ -45,6 +46,7 @@ class Reading:
     blocks: int | None = None  # so many consecutive samples are a group
     encoder: str | None = None  # of the samples: a built-in one, or package.module:function
     text: str | None = None  # column of a table, or field of JSON lines, that holds texts
+    schema: Schema | None = None  # what the columns of a table are
 
     @property
     def labels_at(self) -> str | None:
@@ -77,6 +79,12 @@ class Reading:
                 f"--group and labels are both {self.group!r}: a class would be one group, and have no noise"
             )
 
+        for option in ("drop", "preprocess", "encoder", "text") if self.schema is not None else ():
+            if getattr(self, option) != getattr(Reading, option):
+                raise DataError(
+                    f"--{option}: a schema says which columns are features and how they are scaled; leave it out"
+                )
+
     def identity(self) -> str:
         """What must be equal for two signatures to be compared."""
         steps = [f"resize {self.resize[0]}x{self.resize[1]}"] if self.resize else []
@@ -94,6 +102,7 @@ class Reading:
         blocks: int | None = None,
         encoder: str | None = None,
         text: str | None = None,
+        schema: Schema | None = None,
     ) -> "Reading":
         """The reading of whole signatures with this identity."""
         found = re.fullmatch(rf"(?:resize (\d+)x(\d+), )?(grey, )?({'|'.join(PREPROCESSES)})", identity)
@@ -103,7 +112,8 @@ class Reading:
         size = None if width is None else (int(width), int(height))
         known = PREPROCESSES[PREPROCESSES.index(preprocess)]
         of_samples = {"labels": labels, "group": group, "blocks": blocks, "encoder": encoder, "text": text}
-        return cls(array, None, drop, header, size, grey is not None, known, **of_samples)  # type: ignore[arg-type]
+        whole = cls(array, None, drop, header, size, grey is not None, known, **of_samples)  # type: ignore[arg-type]
+        return replace(whole, schema=schema)
 
 
 class Samples(NamedTuple):
@@ -127,8 +137,7 @@ def read_samples(path: Path, how: Reading) -> Samples:
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
     kind = "folder" if path.is_dir() else kind_of(path)
-    if kind in SPREADSHEETS:
-        raise DataError(f"{path}: workbooks are not read; save the sheet as CSV (in UTF-8), and give that file")
+    refused_kind(path)
     if kind not in _READERS:
         known = ", ".join(sorted(k for k in _READERS if k.count(".") == 1))
         raise DataError(
@@ -140,7 +149,7 @@ def read_samples(path: Path, how: Reading) -> Samples:
             what = "folders of images" if kinds == ("folder",) else f"{', '.join(plain)} files"
             raise DataError(f"{path}: --{option} applies to {what} only; leave it out")
     try:
-        found = Samples(*_READERS[kind](path, how))
+        found = Samples(*(_READERS[kind](path, how) if how.schema is None else read_encoded(path, how, how.schema)))
     except PacflError:
         raise
     except Exception as error:  # a damaged file can make a decoder fail in any way, and each library has its own
@@ -237,6 +246,7 @@ _APPLIES_TO: Final[Mapping[str, tuple[str, ...]]] = {
     "array": (".npz",),
     "drop": (*CSV_KINDS, *PARQUET_KINDS),
     "header": CSV_KINDS,
+    "schema": (*CSV_KINDS, *PARQUET_KINDS),
     "resize": ("folder",),
     "grey": ("folder",),
     "text": (*CSV_KINDS, *PARQUET_KINDS, ".jsonl"),

@@ -60,10 +60,17 @@ def stem_of(path: Path) -> str:
     return path.name[: len(path.name) - len(kind_of(path))]
 
 
-def read_table(path: Path, header: bool | None = None) -> Any:
+def refused_kind(path: Path) -> None:
+    """Refuse files of spreadsheet programs, with a hint."""
+    if kind_of(path) in SPREADSHEETS:
+        raise DataError(f"{path}: workbooks are not read; save the sheet as CSV (in UTF-8), and give that file")
+
+
+def read_table(path: Path, header: bool | None = None, as_text: bool = False) -> Any:
     """A pyarrow table whose columns are float64, bool, timestamp, string or, where all is missing, null.
 
     Cells such as NA, NaN, null, ? and empty ones are missing. Columns without a header are named by their positions.
+    as_text: leave the cells of a CSV as they are written.
     """
     import pyarrow as pa
 
@@ -72,9 +79,12 @@ def read_table(path: Path, header: bool | None = None) -> Any:
     else:
         layout = _layout(path, header)
         parsed = _parse(path, layout, numbers=set())
-        columns, names = [typed(column, layout.delimiter == ",") for column in parsed.columns], layout.names
+        names, columns = layout.names, parsed.columns
+        if not as_text:
+            columns = [typed(column, layout.delimiter == ",") for column in columns]
         origin = {"first_row": "2" if layout.has_header else "1", "path": str(path)}
         origin |= {"encoding": layout.encoding, "delimiter": layout.delimiter}
+    names = [" ".join("".join(c if c.isprintable() else " " for c in name).split()) for name in names]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"{path}: {', '.join(map(repr, twice))} name several columns; rename all but one of each")

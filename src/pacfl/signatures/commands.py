@@ -10,6 +10,7 @@ import numpy as np
 from pacfl.errors import DataError
 from pacfl.features import encoders
 from pacfl.features.reading import Array, Reading, read_samples
+from pacfl.features.schema import Schema
 from pacfl.features.tables import stem_of
 from pacfl.files import locked
 from pacfl.signatures import figures, sigfile
@@ -130,16 +131,18 @@ def join_files(
     blocks: int | None = None,
     encoder: str | None = None,
     text: str | None = None,
+    schema: Schema | None = None,
     pictures: figures.Picture | None = None,
     on_progress: Progress = lambda *_: None,
 ) -> Joined:
     """The federation in a folder with newcomers in it, written back. Two processes at once wait for each other.
 
-    array, drop, header, labels, group, blocks, text: how newcomers' data files are read; the rest is as for the
-    federation. encoder: needed only where that of the federation is not built in.
+    array, drop, header, labels, group, blocks, text, schema: how newcomers' data files are read; the rest is as for
+    the federation. encoder: needed only where that of the federation is not built in.
     """
     _check_folder(folder)
-    given = bool(drop) or any(option is not None for option in (array, header, labels, group, blocks, encoder, text))
+    options = array, header, labels, group, blocks, encoder, text, schema
+    given = bool(drop) or any(option is not None for option in options)
     with locked(folder):
         federation = load(folder)
         settings = federation.settings
@@ -151,9 +154,11 @@ def join_files(
                 raise DataError(
                     "the federation's names of classes are hashed; sign newcomers with --labels and --hash-labels first"
                 )
+            if settings.schema is not None and schema is None:
+                raise DataError("the federation's tables were signed with a schema; give the same one with --schema")
             rank = settings.rank
             encoder = _same_encoder(settings.encoder, encoder)
-            of_samples = labels, group, blocks, encoder, text
+            of_samples = labels, group, blocks, encoder, text, schema
             how = Reading.from_identity(settings.preprocess, array, tuple(drop), header, *of_samples)
         joined = join(federation, _open_clients(paths, rank, how, on_progress))
         save(joined.federation, folder, pictures)

@@ -47,6 +47,7 @@ def sign(client: str, samples: Samples, rank: int, how: Reading) -> SignatureFil
             *(basis, rank, per_class is not None, how.identity(), x.shape[0], angles),
             encoder=None if how.encoder is None else digest(how.encoder),
             columns=column_names(columns),
+            schema=None if how.schema is None else how.schema.sha256,
             shape=sample_shape(x),
         )
         return made if labels is None or per_class is not None else replace(made, **_classes(x, labels, groups, how))
@@ -119,6 +120,7 @@ def sign_privately(
             *(made.basis.astype(np.float32), rank, False, how.identity(), None, made.split_half_angles, made.guarantee),
             encoder=None if how.encoder is None else digest(how.encoder),
             columns=column_names(columns) if whole else None,
+            schema=None if how.schema is None else how.schema.sha256,
             shape=sample_shape(x) if whole else None,
         )
         return signed if made.classes is None else replace(signed, **_stored_classes(made.classes, how))
