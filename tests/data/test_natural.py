@@ -101,3 +101,15 @@ def test_an_npz_file_may_name_the_clients(tmp_path: Path) -> None:
     np.savez(tmp_path / "half.npz", **arrays, clients_train=whose["clients_train"])
     with pytest.raises(DataError, match="lacks clients_test"):
         load_dataset("half", tmp_path)
+
+
+def test_no_group_is_for_training_and_for_validation() -> None:
+    dataset = hospitals()
+    assert dataset.natural is not None
+    assert dataset.natural.groups is not None
+    changed, clients = validation_split(dataset, split(dataset), 0.3, np.random.default_rng(3))
+    for train, validation in zip(clients.train_indices, clients.test_indices, strict=True):
+        held_out = set((changed.x_test[validation, 1] // 2).tolist())
+        assert held_out
+        assert not held_out & set((changed.x_train[train, 1] // 2).tolist())
+        assert len(validation) / (len(validation) + len(train)) == pytest.approx(0.3, abs=0.1)

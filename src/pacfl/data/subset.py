@@ -52,15 +52,17 @@ def validation_split(
     """The same clients with a share of their training samples in place of their test samples.
 
     Settings can then be chosen without the test samples, which are removed. Every client has at least one training
-    sample left, and at least one validation sample if it has two in all.
+    sample left, and at least one validation sample if it has two in all. Samples that depend on each other stay
+    together, if the data set has groups of them.
     """
     check_value("the share of samples for validation", share, Annotated[float, Within(0, 1, above=True, below=True)])
     if clients.other_tests:
         raise ConfigError(
             f"validation samples replace the test samples, got {' and '.join(clients.tests)} test samples; use one kind"
         )
-    shuffled = [rng.permutation(indices) for indices in clients.train_indices]
-    counts = [min(max(1, round(share * len(indices))), len(indices) - 1) for indices in shuffled]
+    groups = None if dataset.natural is None else dataset.natural.groups
+    shuffled = [_shuffled(indices, groups, rng) for indices in clients.train_indices]
+    counts = [_n_held_out(indices, groups, share) for indices in shuffled]
     train = tuple(np.sort(indices[n:]) for indices, n in zip(shuffled, counts, strict=True))
     validation = np.concatenate([np.sort(indices[:n]) for indices, n in zip(shuffled, counts, strict=True)])
     ends = np.cumsum(counts)
@@ -74,6 +76,22 @@ def validation_split(
         natural=None if (own := dataset.natural) is None else replace(own, test=own.train[validation]),
     )
     return changed, replace(clients, train_indices=train, test_indices=tests)
+
+
+def _shuffled(indices: Indices, groups: Indices | None, rng: np.random.Generator) -> Indices:
+    """The samples of a client in random order, those of a group one after the other."""
+    if groups is None:
+        return rng.permutation(indices)
+    names, group = np.unique(groups[indices], return_inverse=True)
+    return indices[np.argsort(rng.permutation(len(names))[group], kind="stable")]
+
+
+def _n_held_out(shuffled: Indices, groups: Indices | None, share: float) -> int:
+    """How many of the first samples are for validation: about their share, in whole groups, not all of them."""
+    if groups is None:
+        return min(max(1, round(share * len(shuffled))), len(shuffled) - 1)
+    ends = np.flatnonzero(np.diff(groups[shuffled])) + 1  # of all groups but the last
+    return int(ends[np.argmin(np.abs(ends - share * len(shuffled)))]) if len(ends) else 0
 
 
 def _drawn(labels: TargetArray, per_class: float, rng: np.random.Generator) -> Indices:

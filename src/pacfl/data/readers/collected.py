@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from pacfl.data.dataset import Dataset, Flags, from_arrays
 from pacfl.data.natural import natural_clients
+from pacfl.features.description import describe
+from pacfl.features.merging import merged
+from pacfl.features.schema import for_signing
 
 TEST_EVERY: Final = 5
 
@@ -35,7 +38,7 @@ class Collected:
         """The data set; columns and channels are scaled by the training samples of all clients."""
         train = ~self.test
         if isinstance(self.x, Mapping):
-            x = encoded(self.x, train)
+            x = encoded(self.x, self.client, train)
         else:
             x = self.x() if callable(self.x) else _scaled(self.x, train)
         groups = None if self.groups is None else self.groups[train]
@@ -91,29 +94,21 @@ def last_part(client: NDArray[Any], time: NDArray[Any], share: float = 0.2) -> F
     return test
 
 
-def encoded(columns: Columns, train: Flags) -> NDArray[np.float32]:
-    """Columns as numbers (n, features): categories one-hot, numbers scaled robustly, a flag where some are missing."""
-    parts: list[NDArray[Any]] = []
-    for column in columns.values():
-        if column.dtype.kind in "US":
-            words = np.unique(column[train])
-            parts += [column == word for word in words]
-            continue
-        values = column.astype(np.float64)
-        missing = np.isnan(values)
-        parts.append(np.where(missing, 0.0, _robust(values, train & ~missing)))
-        if missing[train].any():
-            parts.append(missing)
-    return np.stack(parts, axis=1).astype(np.float32)
+def encoded(columns: Columns, client: NDArray[Any], train: Flags) -> NDArray[np.float32]:
+    """Columns as numbers (n, features), by the schema that the clients agree on from their training samples.
+
+    They are laid out as for signing: with a constant column, which models that normalise do not see.
+    """
+    import pyarrow
+
+    arrays = {name: pyarrow.array(column, mask=_missing(column)) for name, column in columns.items()}
+    table = pyarrow.table(arrays)
+    described = {name: describe(table.filter(train & (client == name))) for name in np.unique(client[train]).tolist()}
+    return for_signing(merged(described).encode(table)).x.astype(np.float32)
 
 
-def _robust(values: NDArray[np.float64], known: Flags) -> NDArray[np.float64]:
-    if not known.any():
-        return np.zeros_like(values)
-    low, middle, high = np.percentile(values[known], (25, 50, 75))
-    scale = (high - low) / 1.349 or values[known].std() or 1.0  # the standard deviation, of normal values
-    scaled: NDArray[np.float64] = np.clip((values - middle) / scale, -10, 10)
-    return scaled
+def _missing(column: NDArray[Any]) -> Flags:
+    return np.asarray(np.isnan(column) if column.dtype.kind == "f" else column == "")
 
 
 def _scaled(x: NDArray[Any], train: Flags) -> NDArray[np.float32]:

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pacfl.data.readers.collected import Collected
-from pacfl.data.readers.ngrams import hashed_endings
 from pacfl.data.readers.packages import members
 from pacfl.data.readers.search import reading
 
@@ -22,6 +23,7 @@ PLAYS: Final = (
 LETTERS: Final = " abcdefghijklmnopqrstuvwxyz"
 STEP: Final = 25  # every so many letters one is predicted
 LONGEST: Final = 4  # letters of an ending
+COLUMNS: Final = 1024
 LEAST: Final = 10_000  # letters of a role
 TEST: Final = 0.2  # of a role's text, at its end
 
@@ -44,7 +46,7 @@ def collected(paths: Sequence[Path]) -> Collected:
                 y += [LETTERS.index(text[i]) for i in at]
                 client += [f"{title.replace('_', ' ')}: {role}"] * len(at)
                 test += [i >= len(text) * (1 - TEST) for i in at]
-    return Collected(partial(hashed_endings, contexts), np.array(y), np.array(client), np.array(test))
+    return Collected(partial(endings, contexts), np.array(y), np.array(client), np.array(test))
 
 
 def roles(script: str) -> Iterator[tuple[str, str]]:
@@ -56,3 +58,12 @@ def roles(script: str) -> Iterator[tuple[str, str]]:
         spoken.setdefault(role.title(), []).append(plain)
     for role, speeches in spoken.items():
         yield role, " ".join(speeches)
+
+
+def endings(texts: Sequence[str]) -> NDArray[np.float32]:
+    """(n, 1024): the last letter, the last two, and so on, hashed into columns."""
+    counts = np.zeros((len(texts), COLUMNS), dtype=np.float32)
+    for own, text in zip(counts, texts, strict=True):
+        for n in range(1, len(text) + 1):
+            own[crc32(text[-n:].encode()) % COLUMNS] += 1
+    return counts

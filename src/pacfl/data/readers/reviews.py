@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from pacfl.data.readers.collected import Collected, every_fifth
-from pacfl.data.readers.ngrams import hashed_words
 from pacfl.data.readers.packages import member, unpacked
 from pacfl.data.readers.search import reading
+from pacfl.features.encoders import ngrams
 
 FILES: Final = ("vader[sS]entiment-3*.tar.gz",)
+COLUMNS: Final = 1024  # few enough for models without sparse layers
 SOURCES: Final = {
     "Amazon": "amazonReviewSnippets_GroundTruth.txt",
     "films": "movieReviewSnippets_GroundTruth.txt",
@@ -22,7 +25,7 @@ SOURCES: Final = {
 
 
 def collected(paths: Sequence[Path]) -> Collected:
-    """Whether a sentence is positive, from hashed words and pairs of words; clients are sources.
+    """Whether a sentence is positive, from hashed n-grams; clients are sources.
 
     Sentences of one review or article are a group.
     """
@@ -39,4 +42,13 @@ def collected(paths: Sequence[Path]) -> Collected:
                 group.append(f"{source} {number.split('_')[0]}")
     whose, groups = np.array(client), np.unique(group, return_inverse=True)[1]
     y = np.array(positive).astype(np.int64)
-    return Collected(partial(hashed_words, texts), y, whose, every_fifth(whose, groups), groups)
+    return Collected(partial(features, texts), y, whose, every_fifth(whose, groups), groups)
+
+
+def features(texts: Sequence[str]) -> NDArray[np.float32]:
+    """(n, 1024): the columns of n-grams folded onto fewer, every text of length 1."""
+    hashed = ngrams(np.array(texts, dtype=object))
+    folded = csr_array((hashed.data, hashed.indices % COLUMNS, hashed.indptr), shape=(len(texts), COLUMNS))
+    dense = folded.toarray().astype(np.float32)
+    lengths = np.linalg.norm(dense, axis=1, keepdims=True)
+    return np.asarray(dense / np.where(lengths > 0, lengths, 1), dtype=np.float32)
