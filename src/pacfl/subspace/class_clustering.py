@@ -192,10 +192,10 @@ def _clusters(
         most = 90 / np.sqrt(noise.variances.min())  # no angle is larger
         limits = replace(limits, heights=np.where(_of_groups(limits), limits.heights, most))
     calibration = 1.0
-    found = _solve(known, limits, n_clusters)
+    found = solve(known, limits, n_clusters)
     for _ in range(CALIBRATIONS if n_clusters is None else 0):
         before, calibration = found, _within(known, found, of_known)
-        found = _solve(known.rescaled(calibration), limits, n_clusters)
+        found = solve(known.rescaled(calibration), limits, n_clusters)
         if np.array_equal(before, found):
             break
     pairs, known = pairs.rescaled(calibration), known.rescaled(calibration)
@@ -210,16 +210,16 @@ def _clusters(
         limits.heights,
         typical,
         tuple(float(h) for h in heights[:10]),
-        _separation(known, found, limits),
+        worst_separation(known, found, limits),
         _reproducibility(known, found, limits, rng),
         calibration,
         directions,
         weakly,
-        (_separation(known, found, by_height(limits.heights)) or np.inf) <= 1,
+        (worst_separation(known, found, by_height(limits.heights)) or np.inf) <= 1,
     )
 
 
-def _solve(pairs: ClassPairs, limits: Limits, n_clusters: int | None) -> Labels:
+def solve(pairs: ClassPairs, limits: Limits, n_clusters: int | None = None) -> Labels:
     """The dendrogram cut where chance does not reach, or into n_clusters; then every client with its nearest."""
     n = len(pairs.weights)
     if n < 2:
@@ -254,7 +254,8 @@ def _within(pairs: ClassPairs, labels: Labels, noise: ClassNoise) -> float:
     return float(np.exp(max(differs, min(differs + by_chance, 0.0))))
 
 
-def _separation(pairs: ClassPairs, labels: Labels, limits: Limits) -> float | None:
+def worst_separation(pairs: ClassPairs, labels: Labels, limits: Limits) -> float | None:
+    """How far the two most similar clusters go beyond chance, if more than 1; None if there is one cluster."""
     if len(labels) == 0 or labels.max() == 0:
         return None
     member = np.eye(int(labels.max()) + 1)[labels]
@@ -278,7 +279,7 @@ def _reproducibility(pairs: ClassPairs, labels: Labels, limits: Limits, rng: np.
     overlaps = []
     for _ in range(HALVES):
         half = np.sort(rng.choice(n, (n + 1) // 2, replace=False))
-        found = _solve(pairs.subset(half), limits, None)
+        found = solve(pairs.subset(half), limits)
         overlaps.append(best_jaccard(labels[half], found, int(labels.max()) + 1))
     met = np.array(overlaps)
     return float(np.nanmin(np.nanmean(np.where(np.isnan(met).all(axis=0), 1.0, met), axis=0)))
@@ -319,9 +320,7 @@ def assign_by_classes(
             suggestions.append(MergeSuggestion(newcomer, (a, b), (float(heights[a]), float(heights[b]))))
     if outside:
         among = ClassPairs(*(part[np.array(outside) - n][:, outside] for part in rows.parts))
-        labels[outside] = (
-            int(labels.max()) + 1 + in_order_of_appearance(_solve(among, by_height(clusters.limits), None))
-        )
+        labels[outside] = int(labels.max()) + 1 + in_order_of_appearance(solve(among, by_height(clusters.limits)))
     both = [
         np.block([[old_part, new_part[:, :n].T], [new_part[:, :n], new_part[:, n:]]])
         for old_part, new_part in zip(clusters.pairs.parts, rows.parts, strict=True)

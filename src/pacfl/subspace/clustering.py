@@ -14,7 +14,7 @@ from pacfl.subspace.hierarchy import Labels, Linkage, agglomerate, check_proximi
 from pacfl.subspace.newcomers import MergeSuggestion, place
 from pacfl.subspace.noise_scale import noise_scale, reference_scale, rescale_by_noise
 from pacfl.subspace.proximity import Measure, Signatures, extend
-from pacfl.subspace.threshold import Cut, Evidence, choose
+from pacfl.subspace.threshold import ERROR_RATE, Cut, Evidence, choose
 from pacfl.subspace.weighted import weighted_merges
 
 Array = NDArray[np.float64]
@@ -34,6 +34,11 @@ class Clustering:
     evidence: dict[str, Any]  # of pacfl.subspace.Evidence, ready for JSON
     classes: ClassClusters | None = None  # where classes were compared
     inputs: "InputsCut | None" = None  # beside classes: how the same clients are cut by their inputs
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether columns of tables were compared too, and separated clients."""
+        return bool((self.evidence.get("columns") or {}).get("separating"))
 
     @property
     def numbers(self) -> list[int]:
@@ -106,11 +111,12 @@ def cluster(
     *,
     signatures: Signatures | None = None,
     caveats: Sequence[str] = (),
+    error_rate: float = ERROR_RATE,
 ) -> Clustering:
     """Cluster at a threshold in degrees, into a number of clusters, or, without either, at the automatic threshold.
 
     proximity (n, n) in degrees by the measure, split_half_angles n × (splits,) by the same measure.
-    signatures and caveats: see `choose_threshold`.
+    signatures, caveats and error_rate: see `choose_threshold`.
 
     labels == agglomerate(result.distances(), result.threshold, linkage), of the clients that can be compared; others
     have -1. Where merges tie, no threshold may give n_clusters: then there are as many clusters as a threshold can
@@ -133,7 +139,14 @@ def cluster(
         evidence = _given("the number of clusters was given", "" if found == n_clusters else tied)
     else:
         choice = choose(
-            square, split_half_angles, noise, linkage, measure=measure, signatures=signatures, caveats=caveats
+            square,
+            split_half_angles,
+            noise,
+            linkage,
+            error_rate,
+            measure=measure,
+            signatures=signatures,
+            caveats=caveats,
         )
         labels, threshold, reference = choice.labels, choice.threshold, choice.evidence.floor
         evidence = json.loads(json.dumps(asdict(choice.evidence)))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pacfl.subspace.classes import ClassSignatures, no_classes
 from pacfl.subspace.clustering import Clustering
+from pacfl.subspace.columns import ColumnAngles, ColumnDifference, largest_column_differences, pooled
 from pacfl.subspace.noise_scale import reference_scale, rescale_by_noise
 from pacfl.subspace.pairs import ClassNoise, class_noise, compare_classes
 from pacfl.subspace.pooled import Matching, PooledClasses, Relabelling, match_classes, pool
@@ -89,6 +90,7 @@ class ClassEvidence:
     calibration: float
     clustering: Clustering
     sizes: Array | None  # (n,) samples of each client, also of classes without a signature
+    columns: Sequence[ColumnAngles] | None = None  # of tables, if they were compared
     pools: dict[bytes, PooledClasses] = field(default_factory=dict)  # of groups of clients that were asked for
 
     @property
@@ -111,6 +113,12 @@ class ClassEvidence:
         if key not in self.pools:
             self.pools[key] = pool(self.classes, self.noise, rows, self.calibration)
         return self.pools[key]
+
+    def column_differences(self, a: NDArray[np.intp], b: NDArray[np.intp]) -> list[ColumnDifference]:
+        """Of every column of two groups of clients, largest first; none where columns were not compared."""
+        if self.columns is None:
+            return []
+        return largest_column_differences(*(pooled([self.columns[i] for i in rows.tolist()]) for rows in (a, b)))
 
 
 def diagnose(
@@ -178,7 +186,9 @@ def evidence_on(
         counted = count_table(classes).sum(axis=1)
         for i in np.flatnonzero(counted > samples)[:1].tolist():
             raise ValueError(f"client {i} has {counted[i]:.0f} samples in its classes, and a size of {samples[i]:.0f}")
-    return ClassEvidence(classes, noise, calibration, clustering, samples)
+    columns = [client.columns for client in clients if client.columns is not None]
+    compared = bool(clustering.evidence.get("columns")) and len(columns) == len(clients)
+    return ClassEvidence(classes, noise, calibration, clustering, samples, columns if compared else None)
 
 
 def matching_of(evidence: ClassEvidence, a: NDArray[np.intp], b: NDArray[np.intp]) -> Matching | None:
@@ -263,6 +273,11 @@ def difference_of(
     Without common classes, only their inputs can be compared.
     """
     matching, size = matching_of(evidence, a, b), distance_between(evidence, a, b)
+    columns = evidence.column_differences(a, b)
+    if columns and columns[0].size > evidence.clustering.evidence["columns"]["limit"]:
+        size = max(size, columns[0].size)
+        if matching is None or matching.difference <= matching.limit:
+            return ["inputs"], (), size
     if matching is None:
         return ["inputs"], (), size
     if matching.difference <= matching.limit:

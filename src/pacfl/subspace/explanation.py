@@ -195,8 +195,13 @@ def _explained(known: _Known, a: int, b: int, between: Between) -> Explanation:
         else input_directions(known.clients, known.input_noise, rows_a, rows_b)
     )
     squares = parts.weights @ (parts.a - parts.b) ** 2
-    contributions = squares / squares.sum() if squares.sum() > 0 else squares
     above = np.sqrt(squares / (len(parts.weights) * parts.noise))
+    columns = evidence.column_differences(rows_a, rows_b)
+    if columns:
+        above = np.zeros(len(squares))
+        above[[one.column for one in columns]] = [one.size for one in columns]
+        squares = above**2
+    contributions = squares / squares.sum() if squares.sum() > 0 else squares
     is_image = len(known.shape) > 1
     found = Explanation(
         between=between,

@@ -10,7 +10,7 @@ Clients whose noise is as large as a difference could be are not compared: they 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -77,6 +77,7 @@ class Evidence:
     not_judged: Mapping[str, str] | None = None  # clients, by position, that joined nobody, and why
     random_angle: float | None = None  # degrees between signatures with nothing in common; None if not known
     smallest_difference: float | None = None  # degrees: what a single client must differ by to be separated
+    columns: Mapping[str, Any] | None = None  # of tables: what separates clients beside the rest; None: not compared
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,14 @@ from scipy.sparse.csgraph import connected_components
 from pacfl.subspace.class_clustering import ClassClusters, assign_by_classes, cluster_classes
 from pacfl.subspace.classes import FEWEST, ClassSignatures, no_classes
 from pacfl.subspace.clustering import Clustering, InputsCut, assign_newcomers, cluster
+from pacfl.subspace.columns import (
+    ColumnAngles,
+    ColumnClusters,
+    assign_by_columns,
+    cluster_columns,
+    differs_from,
+    n_comparisons,
+)
 from pacfl.subspace.guarantee import MOST_EXCESS
 from pacfl.subspace.hierarchy import Labels, Linkage, in_order_of_appearance
 from pacfl.subspace.newcomers import MergeSuggestion
@@ -27,6 +35,7 @@ from pacfl.subspace.weighted import GROUP
 
 Compare = Literal["auto", "inputs", "classes"]
 COMPARES: Final[tuple[Compare, ...]] = get_args(Compare)
+NO_COLUMNS: Final = f"no class of its table has {FEWEST} samples; sign more samples"
 DISSOLVED: Final = 0.5  # below which Hennig calls a cluster dissolved
 
 
@@ -37,6 +46,7 @@ class ClientSignature:
     basis: NDArray[Any]  # (features, directions) of all its data, orthonormal
     split_half_angles: NDArray[Any]  # (splits,) degrees by the measure; empty if there are none
     classes: ClassSignatures | None = None  # of its labelled classes; None without labels
+    columns: ColumnAngles | None = None  # of a table whose columns have an agreed centre and scale
 
 
 def cluster_clients(
@@ -54,18 +64,48 @@ def cluster_clients(
 
     compare: `classes` compares the same classes of clients, `inputs` all their data, as the paper does. `auto` compares
     classes where clients share some. A threshold in degrees, and linkages other than average, compare inputs, and so
-    does a number of clusters where no chain of shared classes connects all that have some.
+    does a number of clusters where no chain of shared classes connects all that have some. Columns of tables are
+    compared too, unless inputs alone are, and divide clusters further; then both have half of the error rate.
     """
+    columns = [client.columns for client in clients if client.columns is not None]
+    given = threshold is not None or n_clusters is not None
+    if compare == "inputs" or linkage != "average" or given or len(columns) < len(clients):
+        return _clustered(clients, compare, measure, linkage, threshold, n_clusters, ERROR_RATE, caveats, on_rows)
+    found = _clustered(clients, compare, measure, linkage, None, None, ERROR_RATE / 2, caveats, on_rows)
+    start = found.labels if found.labels.max() > 0 else np.zeros_like(found.labels)
+    return _divided(found, columns, cluster_columns(columns, ERROR_RATE / 2, start))
+
+
+def _clustered(
+    clients: Sequence[ClientSignature],
+    compare: Compare,
+    measure: Measure,
+    linkage: Linkage,
+    threshold: float | None,
+    n_clusters: int | None,
+    error_rate: float,
+    caveats: Sequence[str],
+    on_rows: Callable[[int], object] | None,
+) -> Clustering:
+    """The clusters of clients by their classes and inputs."""
     bases = [client.basis for client in clients]
     between = proximity(bases, measure, on_rows)
     own = [client.split_half_angles for client in clients]
     by_inputs = _by_inputs(clients, compare, linkage, threshold, n_clusters)
     inputs = cluster(
-        between, own, measure, linkage, threshold, n_clusters if by_inputs else None, signatures=bases, caveats=caveats
+        between,
+        own,
+        measure,
+        linkage,
+        threshold,
+        n_clusters if by_inputs else None,
+        signatures=bases,
+        caveats=caveats,
+        error_rate=error_rate,
     )
     if by_inputs:
         return inputs
-    classes = cluster_classes([_classes(client) for client in clients], ERROR_RATE, n_clusters=n_clusters)
+    classes = cluster_classes([_classes(client) for client in clients], error_rate, n_clusters=n_clusters)
     groups = _compared_groups(classes, clients)
     also_inputs = compare == "auto" and n_clusters is None
     if also_inputs:
@@ -84,10 +124,62 @@ def cluster_clients(
     )
 
 
+def _divided(found: Clustering, columns: Sequence[ColumnAngles], by_columns: ColumnClusters) -> Clustering:
+    """The clusters that columns divide further. Clients that nothing else places are in clusters by their columns."""
+    labels, evidence = assign_by_columns(columns, by_columns.labels, ERROR_RATE / 2), dict(found.evidence)
+    n_clusters = int(labels.max(initial=-1)) + 1
+    if by_columns.separating:
+        evidence["finding"] = "distinct"
+    elif evidence["finding"] == "undetermined" and n_clusters == 1:
+        evidence["finding"] = "homogeneous"
+    why = evidence["not_judged"] or {}
+    evidence["not_judged"] = {str(i): why.get(str(i), NO_COLUMNS) for i in np.flatnonzero(labels < 0).tolist()}
+    evidence["error_rate"] = ERROR_RATE
+    evidence["columns"] = {
+        "limit": by_columns.limit,
+        "comparisons": n_comparisons(columns),
+        "separating": [asdict(one) for one in by_columns.separating],
+    }
+    sizes = ", ".join(f"{one.size:.1f}" for one in by_columns.separating)
+    by_size = f"separate clusters: they differ by {sizes} times the noise" if sizes else "separate nobody"
+    evidence["reasons"] = (
+        f"{n_clusters} cluster{'' if n_clusters == 1 else 's'}. Columns {by_size}; of two clients of one distribution "
+        f"some column would differ by {by_columns.limit:.1f} times in {ERROR_RATE / 2:.2%} of cases. By all columns "
+        f"together: {evidence['reasons']}"
+    )
+    classes = None if found.classes is None else replace(found.classes, labels=labels)
+    return replace(found, labels=labels, evidence=evidence, classes=classes)
+
+
 def assign(
     clustering: Clustering, old: Sequence[ClientSignature], new: Sequence[ClientSignature]
 ) -> tuple[Clustering, tuple[MergeSuggestion, ...]]:
     """The clustering with newcomers in it, and the merges of old clusters that they suggest. No other client moves."""
+    placed, suggestions = _assigned(clustering, old, new)
+    if not clustering.evidence.get("columns"):
+        return placed, suggestions
+    columns = [client.columns for client in (*old, *new) if client.columns is not None]
+    if len(columns) < len(placed.labels):
+        raise ValueError("columns were compared, and some newcomers have none; sign them as the others")
+    labels, n, opened = placed.labels.copy(), len(old), int(clustering.labels.max()) + 1
+    for i in range(n, len(labels)):  # by other evidence in a cluster from which a column differs, or of several
+        home = np.flatnonzero(clustering.labels == labels[i])
+        if labels[i] < opened and (clustering.by_columns or differs_from(columns, i, home, ERROR_RATE / 2)):
+            labels[i] = -1
+    labels = assign_by_columns(columns, labels, ERROR_RATE / 2)
+    known = {**(clustering.evidence["not_judged"] or {}), **(placed.evidence["not_judged"] or {})}
+    left = {str(i): known.get(str(i), NO_COLUMNS) for i in np.flatnonzero(labels < 0).tolist()}
+    classes = None if placed.classes is None else replace(placed.classes, labels=labels)
+    evidence = {**placed.evidence, "not_judged": left}
+    return replace(
+        placed, labels=labels, evidence=evidence, classes=classes
+    ), () if clustering.by_columns else suggestions
+
+
+def _assigned(
+    clustering: Clustering, old: Sequence[ClientSignature], new: Sequence[ClientSignature]
+) -> tuple[Clustering, tuple[MergeSuggestion, ...]]:
+    """Newcomers by their classes and inputs."""
     cut = clustering.inputs
     by_inputs = clustering if cut is None else replace(clustering, labels=cut.labels, threshold=cut.threshold)
     if cut is not None:
