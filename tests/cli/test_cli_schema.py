@@ -114,3 +114,33 @@ def test_a_table_can_be_signed_privately_with_its_schema(tmp_path: Path, clinics
     assert made.privacy is not None
     assert made.schema is not None
     run("sign", clinics[0], *options, "--labels", "ill", "--classes", "no,yes")
+
+
+def test_tables_are_clustered_trained_on_and_predicted_in_five_commands(tmp_path: Path, clinics: list[Path]) -> None:
+    pytest.importorskip("torch")
+    schema, runs = tmp_path / "schema.json", tmp_path / "runs"
+    experiment = tmp_path / "experiment.toml"
+    experiment.write_text(
+        f"""
+        [data]
+        name = "tables"
+        clients = 6
+        scheme = {{ kind = "natural" }}
+        options = {{ files = "*.csv", schema = "{schema}" }}
+        [model]
+        name = "logistic"
+        [schedule]
+        rounds = 1
+        [[algorithm]]
+        name = "fedavg"
+        """
+    )
+    run("schema", "init", *clinics, "-o", schema, "--labels", "ill", "--without-test")
+    run("cluster", *clinics, "--schema", schema, "-o", tmp_path / "federation")
+    done = json.loads(run("run", experiment, "--data", tmp_path, "--runs", runs, "--json").splitlines()[0])
+    run("export", done["hash"], "--runs", runs, "-o", tmp_path / "models", "--format", "safetensors")
+    run("predict", tmp_path / "models", clinics[0], "--client", "c0", "--schema", schema, "-o", tmp_path / "p.csv")
+    header, first, *rest = (tmp_path / "p.csv").read_text().splitlines()
+    assert header == "sample,class,p_no,p_yes"
+    assert first.split(",")[1] in ("no", "yes")
+    assert len(rest) == 149

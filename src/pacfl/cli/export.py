@@ -9,7 +9,7 @@ import typer
 from pacfl.cli.console import AsJson, app, out
 from pacfl.cli.display import count
 from pacfl.cli.experiments import DataFolder, Runs, needs_torch
-from pacfl.cli.signature_options import ArrayName, Drop, Grey, Header, Resize, reading
+from pacfl.cli.signature_options import ArrayName, Drop, Grey, Header, Resize, SchemaFile, reading
 from pacfl.errors import DataError
 from pacfl.exporting.formats import FormatName
 
@@ -86,13 +86,14 @@ def predict(
     client: Annotated[str | None, typer.Option(help="Use the model of this client, or of its cluster.")] = None,
     source: Annotated[str | None, typer.Option(help="Use the model for samples of this data set of a mixture.")] = None,
     array: ArrayName = None,
+    schema: SchemaFile = None,
     drop: Drop = None,
     header: Header = None,
     resize: Resize = None,
     grey: Grey = False,
 ) -> None:
     """Predict with an exported model: a line for each sample, with its class and probabilities, or its values."""
-    how = reading(array, None, drop, header, resize, grey, None)
+    how = reading(array, None, drop, header, resize, grey, None, schema=schema)
     from pacfl.exporting.prediction import predict as predict_with
 
     with needs_torch():

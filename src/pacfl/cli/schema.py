@@ -24,6 +24,12 @@ MinimumCount = Annotated[
     int | None,
     typer.Option(metavar="N", help="Rows of a category that is named. [default: 5]", show_default=False),
 ]
+WithoutTest = Annotated[
+    bool,
+    typer.Option(
+        "--without-test", help="Leave out the rows that experiments test on: every fifth, or all of every fifth group."
+    ),
+]
 MOST_SHOWN = 8  # categories
 
 
@@ -36,6 +42,7 @@ def describe(
     drop: Drop = None,
     minimum_count: MinimumCount = None,
     header: Header = None,
+    without_test: WithoutTest = False,
     epsilon: Annotated[
         float | None, typer.Option(help="Hide every single row, with this epsilon of differential privacy.")
     ] = None,
@@ -53,6 +60,7 @@ def describe(
         drop=drop or (),
         minimum_count=minimum_count,
         header=header,
+        without_test=without_test,
         epsilon=epsilon,
         delta=delta,
     )
@@ -71,11 +79,19 @@ def init(
     drop: Drop = None,
     minimum_count: MinimumCount = None,
     header: Header = None,
+    without_test: WithoutTest = False,
     as_json: AsJson = False,
 ) -> None:
     """Merge the tables of all parties, or their descriptions, into one schema."""
     made = init_schema(
-        files, output, labels=labels, group=group, drop=drop or (), minimum_count=minimum_count, header=header
+        files,
+        output,
+        labels=labels,
+        group=group,
+        drop=drop or (),
+        minimum_count=minimum_count,
+        header=header,
+        without_test=without_test,
     )
     if as_json:
         print(json.dumps({"file": str(output), "sha256": made.sha256, "features": made.features, **made.as_json()}))

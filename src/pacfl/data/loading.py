@@ -12,6 +12,7 @@ from pacfl.data.dataset import Dataset
 from pacfl.data.digits import digits
 from pacfl.data.mixture import mixture
 from pacfl.data.readers import npz
+from pacfl.data.readers.own_tables import tables
 from pacfl.data.readers.search import Format, Search
 from pacfl.data.spec import DatasetSpec
 from pacfl.data.specs import DATASETS, DIGIT_DOMAINS, MIX4, how_to_get
@@ -28,7 +29,8 @@ def load_dataset(name: str, folder: str | Path | None = None, **options: object)
     """The data set of a name, read from the files in the folder; or the data set in an .npz file, by name or path.
 
     Options: celeba takes label, size, n_train and n_test; digits takes domains and disjoint_labels; mix4,
-    digit-domains and mixture take sets and disjoint_labels. The name of a plug-in is that of an entry point, or an
+    digit-domains and mixture take sets and disjoint_labels; tables takes files, schema, labels, group and drop. The
+    name of a plug-in is that of an entry point, or an
     import path such as "package.module:load"; it is called with the folder and the options and returns a data set.
     """
     place = data_folder(folder)
@@ -114,6 +116,7 @@ LOADERS: Final[Mapping[str, Callable[..., Dataset]]] = {
     **{name: partial(_named, spec) for name, spec in DATASETS.items()},
     "celeba": _celeba,
     "digits": _digits,
+    "tables": tables,
     "mixture": _mixture,
     "mix4": _mix4,
     "digit-domains": _digit_domains,

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -14,6 +14,7 @@ from pacfl.data.preprocessing import Preprocessing
 from pacfl.errors import DataError, ModelError, StoreError
 from pacfl.exporting.folder import MANIFEST, Manifest, ModelFile, read_manifest, read_model
 from pacfl.exporting.formats import FORMATS, Outputs, load_graph, load_weights
+from pacfl.features import Schema, read_table
 from pacfl.features.reading import Reading, read
 from pacfl.files import write_atomically
 
@@ -84,7 +85,7 @@ def predict(
     preprocessing = Preprocessing.from_content(file.input)
     if isinstance(data, str | Path):
         try:
-            samples = preprocessing.checked(read(Path(data), reading or Reading())[0])
+            samples = preprocessing.checked(_read(Path(data), reading or Reading()))
         except DataError as error:
             raise DataError(f"{data}: {str(error).removeprefix(f'{data}: ')}") from None
     else:
@@ -99,9 +100,34 @@ def predict(
     targets: Any = manifest.targets
     unnamed = map(str, range(len(manifest.outputs), outputs.shape[1]))
     predictions = Predictions(targets, (*manifest.outputs, *unnamed), outputs, file.file)
+    if reading is not None and reading.schema is not None:
+        predictions = _named_by(predictions, reading.schema)
     if output is not None:
         write_atomically(Path(output), predictions.as_csv().encode())
     return predictions
+
+
+def _read(path: Path, reading: Reading) -> NDArray[Any]:
+    """Samples of a file; tables with a schema as they are trained on."""
+    if reading.schema is None:
+        return read(path, reading)[0]
+    return reading.schema.encode(read_table(path, reading.header)).x.astype(np.float32)
+
+
+def _named_by(predictions: Predictions, schema: Schema) -> Predictions:
+    """Predictions with the names of the schema's classes, or in the unit of its values."""
+    labels = schema.labels
+    if labels is None:
+        return predictions
+    if labels.centre is not None and labels.scale is not None and labels.kind == "value":
+        values = predictions.outputs * np.float32(labels.scale) + np.float32(labels.centre)
+        return replace(predictions, outputs=values, names=(labels.name, *predictions.names[1:]))
+    if len(labels.classes) != predictions.outputs.shape[1]:
+        raise DataError(
+            f"the model has {predictions.outputs.shape[1]} outputs, the schema {len(labels.classes)} classes; give the "
+            "schema that it was trained with"
+        )
+    return replace(predictions, names=labels.classes)
 
 
 def find_model(

@@ -179,7 +179,8 @@ def run_models(folder: RunFolder, data: Path | None = None) -> RunModels:
     run, stored, interface = from_content(content), stored_models(folder), _interface(folder, str(folder.path))
     described = model_description(run, interface)
     model = as_model(lambda: build_architecture(described), run.seed)
-    names = range(run.data.clients)
+    listed = (folder.description("clients") or {}).get("clients") or [{}] * run.data.clients
+    names = [client.get("name", c) for c, client in enumerate(listed)]
     return RunModels(content, folder, names, described, model, stored, interface, lambda: load_models(folder, data)[1])
 
 

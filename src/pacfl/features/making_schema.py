@@ -5,11 +5,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from pacfl.errors import DataError
-from pacfl.features.description import MINIMUM_COUNT, TableDescription, describe, read_description, write_json
+from pacfl.features.description import (
+    MINIMUM_COUNT,
+    TableDescription,
+    check_columns,
+    describe,
+    read_description,
+    write_json,
+)
 from pacfl.features.merging import merged
 from pacfl.features.private_description import describe_privately, text_cells
 from pacfl.features.schema import Schema, write_schema
+from pacfl.features.splitting import rows_for_testing
 from pacfl.features.tables import CSV_KINDS, PARQUET_KINDS, kind_of, read_table, refused_kind, stem_of
 
 DELTA: Final = 1e-5
@@ -28,22 +38,28 @@ def describe_file(
     drop: Sequence[str] = (),
     minimum_count: int | None = None,
     header: bool | None = None,
+    without_test: bool = False,
     epsilon: float | None = None,
     delta: float | None = None,
 ) -> TableDescription:
-    """What one party shares of its table, written to `output`; with epsilon, every single row is hidden."""
+    """What one party shares of its table, written to `output`; with epsilon, every single row is hidden.
+
+    without_test: describe only the rows that are not for testing, as `rows_for_testing` says.
+    """
     _check_output(output)
     if epsilon is None:
         if delta is not None:
             raise DataError("--delta belongs to a guarantee of privacy; give --epsilon too")
-        made = _described(path, labels, group, drop, minimum_count, header)[0]
+        own = labels, group, drop, minimum_count, header, without_test
+        made = _described(path, *own)[0]
     else:
         for option, given in (("--group", group), ("--minimum-count", minimum_count)):
             if given is not None:
                 raise DataError(f"{option}: {_NOT_PRIVATE[option]}; leave it out with --epsilon")
         _check_kind(path)
         with _blamed_on(path):
-            cells = text_cells(_table(path, header, as_text=True))
+            table = _table(path, header, as_text=True)
+            cells = text_cells(_for_training(table, None) if without_test else table)
             delta = DELTA if delta is None else delta
             made = describe_privately(cells, epsilon=epsilon, delta=delta, labels=labels, drop=drop)
     if output is not None:
@@ -60,8 +76,12 @@ def init_schema(
     drop: Sequence[str] = (),
     minimum_count: int | None = None,
     header: bool | None = None,
+    without_test: bool = False,
 ) -> Schema:
-    """The schema of tables and of descriptions (.json) of tables, one for each party, written to `output`."""
+    """The schema of tables and of descriptions (.json) of tables, one for each party, written to `output`.
+
+    without_test: make it of the rows that are not for testing, as `rows_for_testing` says.
+    """
     _check_output(output)
     names = [stem_of(path) for path in paths]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -74,7 +94,8 @@ def init_schema(
         labels, group = labels or one.labels, group or one.group
     for name, path in by_name.items():
         if name not in described:
-            described[name], columns = _described(path, labels, group, drop, minimum_count, header, lenient=True)
+            own = labels, group, drop, minimum_count, header, without_test
+            described[name], columns = _described(path, *own, lenient=True)
             known |= columns
     unknown = [name for name in drop if name not in known]
     if unknown:
@@ -96,6 +117,7 @@ def _described(
     drop: Sequence[str],
     minimum_count: int | None,
     header: bool | None,
+    without_test: bool = False,
     lenient: bool = False,
 ) -> tuple[TableDescription, set[str]]:
     """The description of a file and the names of all its columns; lenient: columns to drop may be missing."""
@@ -105,7 +127,16 @@ def _described(
     present = [name for name in drop if name in names] if lenient else drop
     fewest = MINIMUM_COUNT if minimum_count is None else minimum_count
     with _blamed_on(path):
+        if without_test:
+            check_columns(names, labels, group, present)
+            table = _for_training(table, group)
         return describe(table, labels=labels, group=group, drop=present, minimum_count=fewest), set(names)
+
+
+def _for_training(table: Any, group: str | None) -> Any:
+    """The rows that are not for testing."""
+    groups = None if group is None else np.array([str(cell) for cell in table.column(group).to_pylist()])
+    return table.filter(~rows_for_testing(table.num_rows, groups))
 
 
 @contextmanager

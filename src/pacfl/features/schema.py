@@ -178,6 +178,16 @@ class Schema:
             raise DataError(f"column {self.labels.name!r}: the label in row {row} is missing")
         return found
 
+    def scaled_values(self, table: Any) -> NDArray[np.float32]:
+        """The values to predict as models are trained for them: (value - centre) / scale, (n,)."""
+        found, labels = self.values(table), self.labels
+        centre, scale = (0.0, 1.0) if labels is None else (labels.centre or 0.0, labels.scale or 1.0)
+        return np.asarray((found - centre) / scale, dtype=np.float32)
+
+    def groups(self, table: Any) -> NDArray[np.str_] | None:
+        """The group of each row, where the schema has groups: (n,)."""
+        return _names(table, self.group)
+
 
 def for_signing(encoded: Encoded) -> Encoded:
     """Features as they are laid out for angles: with a constant column, so that means count."""
@@ -304,7 +314,7 @@ def _indicator(column: Number | Category, absent: NDArray[np.bool_]) -> list[Arr
     return []
 
 
-def _names(table: Any, name: str | None) -> Any:
+def _names(table: Any, name: str | None) -> NDArray[np.str_] | None:
     """Labels or groups of the rows as text: (n,)."""
     if name is None:
         return None
