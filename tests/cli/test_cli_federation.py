@@ -1,13 +1,14 @@
-"""The life of a federation on the command line: show, leave."""
+"""The life of a federation on the command line: show, join, leave, replace."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from pacfl.signatures import SignatureFile, leave_federation, load_federation, replace_file, sigfile
 from pacfl.signatures import folder as folders
-from pacfl.signatures import leave_federation, load_federation
 from tests.conftest import Run
+from tests.signatures.test_federation import client
 from tests.signatures.test_lifecycle import three_groups
 
 
@@ -74,3 +75,67 @@ def test_python_does_what_the_commands_do(run: Run, folder: Path, tmp_path: Path
     folders.save(three_groups(), twin)
     run("leave", folder, "g0-0")
     assert leave_federation(twin, ["g0-0"]).summary() == load_federation(folder).summary()
+
+
+def written(folder: Path, name: str, signature: SignatureFile) -> Path:
+    path = folder / f"{name}.sig"
+    sigfile.write(path, signature)
+    return path
+
+
+def test_join_says_how_sure_it_is_and_show_remembers(run: Run, folder: Path, tmp_path: Path) -> None:
+    files = [written(tmp_path, "late", client(1, 70)), written(tmp_path, "twin", client(0, 2))]
+    code, out, _ = run("join", folder, *files)
+    assert code == 0
+    for text in (out, run("show", folder)[1]):
+        assert "late joins cluster 1, " in flat(text)
+        assert "times the noise from it; the nearest other is cluster" in flat(text)
+        assert "warning: twin: its signature is nearer to that of g0-2 than" in flat(text)
+    assert "12 clients clustered; 2 joined since." in flat(run("show", folder)[1])
+    shown = json.loads(run("show", folder, "--json")[1])["newcomers"]
+    assert set(shown) == {"late", "twin"}
+    assert set(shown["late"]) == {
+        *("cluster", "opened", "distance", "runner_up", "runner_up_distance"),
+        *("merge", "copy_of", "too_small", "warnings"),
+    }
+    assert (shown["twin"]["copy_of"], shown["late"]["copy_of"]) == ("g0-2", None)
+    assert shown["late"]["distance"] < shown["late"]["runner_up_distance"]
+
+
+def test_replace_says_whether_a_client_drifted_and_where_it_fits(run: Run, folder: Path, tmp_path: Path) -> None:
+    code, out, _ = run("replace", folder, written(tmp_path, "g1-2", client(1, 70)))
+    assert code == 0
+    assert "g1-2: has not drifted: its new signature is" in flat(out)
+    file = written(tmp_path, "g1-2", client(2, 70))
+    out = run("replace", folder, file)[1]
+    assert "g1-2: drifted: its new signature is" in flat(out)
+    assert "g1-2 stays in cluster 1; now it fits cluster 2; --move moves it there" in flat(out)
+    assert "now it fits cluster 2" in flat(run("show", folder)[1])
+    answer = json.loads(run("replace", folder, file, "--move", "--json")[1])
+    assert (answer["replaced"], answer["before"], answer["cluster"], answer["moved"]) == ("g1-2", 1, 2, True)
+    assert set(answer["drift"]) == {"compared", "size", "limit", "drifted", "fits", "obstacle"}
+    assert "g1-2" in load_federation(folder).clusters()[2]
+    assert load_federation(folder).drifted == {}
+
+
+def test_the_same_signature_does_not_touch_the_folder(run: Run, folder: Path, tmp_path: Path) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert run("replace", folder, written(tmp_path, "g1-2", client(1, 2)))[0] == 0
+    assert {p.name: p.stat().st_mtime_ns for p in folder.iterdir() if p.name != ".lock"} == before
+
+
+def test_replace_refuses_strangers_and_data(run: Run, folder: Path, tmp_path: Path) -> None:
+    code, _, err = run("replace", folder, written(tmp_path, "stranger", client(1, 2)))
+    assert (code, "stranger: not in the federation" in err) == (1, True)
+    (tmp_path / "g1-2.npy").write_bytes(b"")
+    code, _, err = run("replace", folder, tmp_path / "g1-2.npy")
+    assert code == 1
+    assert "is no signature file; sign the data first" in err
+
+
+def test_python_replaces_as_the_command_does(run: Run, folder: Path, tmp_path: Path) -> None:
+    twin, file = tmp_path / "twin", written(tmp_path, "g1-2", client(2, 70))
+    twin.mkdir()
+    folders.save(three_groups(), twin)
+    run("replace", folder, file, "--move")
+    assert replace_file(twin, file, move=True).federation.summary() == load_federation(folder).summary()

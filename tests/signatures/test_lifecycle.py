@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from pacfl.errors import DataError
+from pacfl.privacy import private_signature, seeded
 from pacfl.signatures import federation as federations
 from pacfl.signatures import folder as folders
 from pacfl.signatures.federation import Federation
-from pacfl.signatures.lifecycle import leave
+from pacfl.signatures.lifecycle import leave, replace_client
 from pacfl.signatures.sigfile import SignatureFile
+from pacfl.subspace import proximity, signature, split_half_angles
 from tests.signatures.test_federation import client, federated, noise_alone
 from tests.signatures.test_labelled_federation import party, too_small, two_kinds
 
@@ -114,3 +116,167 @@ def test_one_client_may_be_left_but_not_none(tmp_path: Path) -> None:
 def test_who_is_not_in_the_federation_cannot_leave() -> None:
     with pytest.raises(DataError, match="nobody: not in the federation, nothing was changed; its clients are g0-0, "):
         leave(three_groups(), ["g0-0", "nobody"])
+
+
+def late(group: int, n: int, seed: int = 60) -> SignatureFile:
+    return client(group, seed, n)
+
+
+@pytest.mark.parametrize("move", [False, True])
+@pytest.mark.parametrize("kind", ["inputs", "classes"])
+def test_the_same_signature_changes_nothing(kind: str, move: bool) -> None:
+    before, name, same = (
+        (three_groups(), "g1-2", client(1, 2)) if kind == "inputs" else (two_kinds(), "p3", party(3, 1))
+    )
+    replaced = replace_client(before, name, same, move=move)
+    assert replaced.federation is before
+    assert replaced.drift.compared == kind
+    assert not replaced.drift.drifted
+    assert replaced.drift.size < 1e-3
+
+
+@pytest.mark.parametrize("kind", ["inputs", "classes"])
+def test_a_new_sample_of_the_same_distribution_has_not_drifted(tmp_path: Path, kind: str) -> None:
+    before, name, new = (three_groups(), "g1-2", late(1, 80)) if kind == "inputs" else (two_kinds(), "p3", party(60, 1))
+    replaced = replace_client(before, name, new)
+    after, at = replaced.federation, before.names.index(name)
+    assert not replaced.drift.drifted
+    assert 0.3 < replaced.drift.size < replaced.drift.limit
+    assert after.names == before.names
+    assert labels(after) == labels(before)
+    assert np.array_equal(after.bases[at], new.basis)
+    assert np.allclose(after.clustering.proximity, proximity(list(after.bases)), atol=1e-5)
+    folders.save(after, tmp_path)
+    assert folders.load(tmp_path).summary() == after.summary()
+
+
+@pytest.mark.parametrize("kind", ["inputs", "classes"])
+def test_who_drifted_stays_unless_asked_to_move(tmp_path: Path, kind: str) -> None:
+    before, name, new = (three_groups(), "g1-2", late(2, 80)) if kind == "inputs" else (two_kinds(), "p3", party(60, 0))
+    own, other = (1, 2) if kind == "inputs" else (1, 0)
+    stayed = replace_client(before, name, new)
+    assert stayed.drift.drifted
+    assert stayed.drift.size > 3
+    assert (stayed.before, stayed.cluster, stayed.drift.fits) == (own, own, other)
+    assert labels(stayed.federation) == labels(before)
+    assert stayed.federation.drifted == {name: stayed.drift}
+    folders.save(stayed.federation, tmp_path)
+    stored = folders.load(tmp_path)
+    assert stored.summary() == stayed.federation.summary()
+    for start in (before, stored):  # the choice may be made later, with the same file
+        moved = replace_client(start, name, new, move=True)
+        assert (moved.before, moved.cluster) == (own, other)
+        assert labels(moved.federation) == {**labels(before), name: other}
+        assert moved.federation.drifted == {}
+    assert leave(stored, [name]).drifted == {}
+
+
+def test_who_is_alone_in_a_cluster_has_its_number_whatever_it_sends() -> None:
+    before = leave(three_groups(), ["g1-0", "g1-1", "g1-2"])
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 30)) * 0.3
+    x[:, 7] += 5
+    new = SignatureFile(signature(x, 2).astype(np.float32), 2, False, "raw", 80, split_half_angles(x, 2))
+    replaced = replace_client(before, "g1-3", new, move=True)
+    assert replaced.drift.drifted
+    assert replaced.cluster == replaced.drift.fits == 1
+    assert labels(replaced.federation) == labels(before)
+
+
+def test_who_could_not_be_judged_is_placed_by_a_better_signature() -> None:
+    before = federations.join(federated(), {"late": noise_alone(1)}).federation
+    assert list(before.not_judged()) == ["late"]
+    replaced = replace_client(before, "late", client(1, 99))
+    assert (replaced.before, replaced.cluster) == (-1, labels(before)["g1-0"])
+    assert replaced.federation.not_judged() == {}
+
+
+def test_a_signature_that_cannot_be_judged_leaves_its_client_where_it_is() -> None:
+    replaced = replace_client(federated(), "g1-0", noise_alone(1), move=True)
+    assert replaced.before == replaced.cluster >= 0
+    assert not replaced.drift.drifted
+    assert "cannot be said: its own noise" in replaced.drift.words()
+    assert replaced.federation.not_judged() == {}
+
+
+def test_drift_of_private_signatures_is_tested() -> None:
+    def private(group: int, seed: int) -> SignatureFile:
+        rng = np.random.default_rng([group, seed])
+        x = rng.normal(size=(2000, 12))
+        x[:, 4 * group : 4 * group + 2] += 4
+        made = private_signature(x, 2, 8.0, noise=seeded(rng))
+        return SignatureFile(
+            made.basis.astype(np.float32), 2, False, "raw", None, made.split_half_angles, made.guarantee
+        )
+
+    before = federations.federate({f"g{g}-{i}": private(g, i) for g in range(2) for i in range(4)})
+    assert len(before.clusters()) == 2
+    assert not replace_client(before, "g0-1", private(0, 50)).drift.drifted
+    moved = replace_client(before, "g0-1", private(1, 50), move=True)
+    assert moved.drift.drifted
+    assert moved.cluster == labels(before)["g1-0"]
+
+
+def test_newcomers_say_how_far_their_cluster_and_the_next_one_are() -> None:
+    after = federations.join(federated(), {"late": client(1, 99), "other": client(2, 0)}).federation
+    late_one, other = after.newcomers["late"], after.newcomers["other"]
+    assert late_one.distance is not None
+    assert late_one.runner_up_distance is not None
+    assert 0.5 < late_one.distance < 1.5
+    assert late_one.runner_up_distance > 5 * late_one.distance
+    assert (late_one.cluster, late_one.runner_up) == (labels(after)["g1-0"], labels(after)["g0-0"])
+    assert (other.opened, other.distance, other.merge) == (True, None, False)
+    assert other.runner_up in (0, 1)
+    assert not late_one.warnings()
+
+
+@pytest.mark.parametrize("kind", ["inputs", "classes"])
+def test_a_copy_of_somebody_elses_signature_is_noticed(kind: str) -> None:
+    cases = {
+        "inputs": (federated(), "g1-2", client(1, 2), client(1, 70)),
+        "classes": (two_kinds(), "p3", party(3, 1), party(70, 1)),
+    }
+    before, copied, copy, fresh = cases[kind]
+    after = federations.join(before, {"copy": copy, "fresh": fresh, "copy of fresh": fresh}).federation
+    assert [one.copy_of for one in after.newcomers.values()] == [copied, None, "fresh"]
+    assert f"nearer to that of {copied}" in after.newcomers["copy"].warnings()[0]
+
+
+def test_who_signs_nearly_the_same_samples_is_noticed() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 30)) * np.linspace(1.5, 0.3, 30)
+    x[:, 10:13] += 4
+
+    def signed(rows: np.ndarray) -> SignatureFile:
+        return SignatureFile(
+            signature(rows, 2).astype(np.float32), 2, False, "raw", len(rows), split_half_angles(rows, 2)
+        )
+
+    before = federations.federate({**{f"g1-{i}": client(1, i) for i in range(5)}, "whole": signed(x)})
+    after = federations.join(before, {"nearly": signed(x[:-4])}).federation
+    assert after.newcomers["nearly"].copy_of == "whole"
+
+
+def test_a_party_too_small_to_tell_clusters_apart_is_noticed() -> None:
+    """Two clusters 20 degrees apart; five samples cannot say which of them they are from, and eighty can."""
+
+    def turned(angle: float, seed: int, n: int) -> SignatureFile:
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(n, 20)) * 0.8
+        x[:, 0] += 3 * np.cos(angle)
+        x[:, 1] += 3 * np.sin(angle)
+        return SignatureFile(signature(x, 1).astype(np.float32), 1, False, "raw", n, split_half_angles(x, 1))
+
+    before = federations.federate({f"g{g}-{i}": turned(0.35 * g, 10 * g + i, 300) for g in range(2) for i in range(5)})
+    assert len(before.clusters()) == 2
+    after = federations.join(before, {"small": turned(0.0, 99, 5), "large": turned(0.0, 98, 80)}).federation
+    assert after.newcomers["small"].too_small
+    assert not after.newcomers["large"].too_small
+    assert "too few samples to be placed with confidence" in after.newcomers["small"].warnings()[0]
+    assert "small" not in after.merge_suggestions()
+
+
+def test_history_counts_who_came_and_left() -> None:
+    joined = federations.join(federated(), {"late": client(1, 99), "other": client(2, 0)}).federation
+    assert federated().history() == ""
+    assert leave(joined, ["g0-0", "other"]).history() == "10 clients clustered; 1 joined and 1 left since."

@@ -17,6 +17,7 @@ from rich.table import Table
 from pacfl.cli.backends import BackendName, backend_of
 from pacfl.cli.console import AsCsv, AsJson, app, err, out
 from pacfl.cli.display import count, display, run_names
+from pacfl.cli.federation_display import print_federation
 from pacfl.cli.result_tables import (
     cell,
     metrics_table,
@@ -26,7 +27,6 @@ from pacfl.cli.result_tables import (
     settings_headings,
     targets_table,
 )
-from pacfl.cli.signature_display import print_federation
 from pacfl.cli.tensorboard import curves
 from pacfl.errors import DataError, DivergedError, StoreError, missing
 from pacfl.experiment.compare import below_local, load_result, local_baseline, solo_runs

@@ -1,9 +1,8 @@
-"""Signatures and federations in words and tables."""
+"""Signatures, and why they differ, in words and tables."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -14,13 +13,12 @@ from rich.table import Table
 
 from pacfl.cli.console import err, out
 from pacfl.features.encoders import in_words
-from pacfl.signatures import Federation, Joined, SignatureFile
+from pacfl.signatures import SignatureFile
 from pacfl.signatures.federation import count
-from pacfl.subspace import Diagnosis, Explanation
+from pacfl.subspace import Explanation
 from pacfl.subspace.explanation import as_picture, block_means
 
 FEWEST_SHOWN: Final = 20  # steps: shorter work needs no progress bar
-MOST_PAIRS: Final = 10  # of clusters whose difference is printed; --json has all
 SHADES: Final = " ░▒▓█"
 MOST_LISTED: Final = 40  # classes or columns; --json has all
 
@@ -38,40 +36,6 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
             progress.advance(tasks[what], step)
 
         yield advance
-
-
-def print_federation(federation: Federation, folder: Path | None, as_json: bool) -> None:
-    """The clusters, how far apart they are, and the evidence for them."""
-    if as_json:
-        print(json.dumps(federation.summary()))
-        return
-    evidence = federation.clustering.evidence
-    out.print(f"[bold]{escape(federation.answer)}[/bold]", highlight=False)
-    n_clusters, n = len(federation.clustering.numbers), len(federation.names)
-    table = Table(title=f"{count(n_clusters, 'cluster')} of {count(n, 'client')}")
-    headings, *rows = federation.table()
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading == "names" else "right")
-    for row in rows:
-        table.add_row(*map(escape, row))
-    out.print(table)
-    out.print(federation.cut(), highlight=False)
-    reasons, because = evidence["reasons"], evidence.get("not_guaranteed_because")
-    out.print(reasons, highlight=False)
-    if because and because.lower() not in reasons.lower():
-        out.print(f"Not guaranteed: {because}", highlight=False)
-    _print_without_cluster(federation.not_judged())
-    print_diagnosis(federation.diagnosis)
-    if folder is not None:
-        out.print(f"Stored in {escape(str(folder))}", highlight=False)
-
-
-def print_diagnosis(diagnosis: Diagnosis) -> None:
-    """The kind of difference, its size, and what to do; for a few clusters, also how each two differ."""
-    out.print(f"[bold]Diagnosis:[/bold] {escape(diagnosis.words)}", highlight=False)
-    if 1 < len(diagnosis.pairs) <= MOST_PAIRS:
-        for pair in diagnosis.pairs:
-            out.print(f"  {escape(' '.join(one.words for one in pair.differences))}", highlight=False)
 
 
 def print_explanation(found: Explanation, as_json: bool) -> None:
@@ -124,40 +88,6 @@ def shaded(picture: NDArray[np.float64], most: int = 32) -> list[str]:
     means = block_means(picture, most)
     steps = np.rint(means / max(float(means.max()), 1e-300) * (len(SHADES) - 1)).astype(int)
     return ["".join(2 * SHADES[step] for step in row) for row in steps.tolist()]
-
-
-def print_left(federation: Federation, names: Sequence[str], folder: Path, as_json: bool) -> None:
-    """The federation without clients that left."""
-    if as_json:
-        print(json.dumps({"left": list(names), **federation.summary()}))
-        return
-    out.print(f"{escape(', '.join(names))} left. {escape(federation.answer)}", highlight=False)
-    print_diagnosis(federation.diagnosis)
-    out.print(f"{federation.size()}, stored in {escape(str(folder))}", highlight=False)
-
-
-def print_joined(joined: Joined, folder: Path, as_json: bool) -> None:
-    """The newcomers' clusters."""
-    if as_json:
-        print(json.dumps(joined.summary()))
-        return
-    for name, cluster in joined.placed.items():
-        if cluster < 0:
-            continue
-        does = "opens" if cluster in joined.opened else "joins"
-        out.print(f"{escape(name)} {does} cluster {cluster}", highlight=False)
-    _print_without_cluster({n: why for n, why in joined.federation.not_judged().items() if n in joined.placed})
-    for suggestion in joined.suggestions:
-        (a, b), name = suggestion.clusters, list(joined.placed)[suggestion.newcomer]
-        out.print(f"suggestion: {escape(name)} is close to clusters {a} and {b}; merge them?", highlight=False)
-    print_diagnosis(joined.federation.diagnosis)
-    out.print(f"{joined.federation.size()}, stored in {escape(str(folder))}", highlight=False)
-
-
-def _print_without_cluster(why: Mapping[str, str]) -> None:
-    """Clients in no cluster, and what would help them."""
-    for name, reason in why.items():
-        out.print(f"{escape(name)} cannot be judged and is in no cluster: {reason}", highlight=False)
 
 
 def print_signature(signature: SignatureFile, title: str) -> None:

@@ -10,14 +10,8 @@ import typer
 from rich.markup import escape
 
 from pacfl.cli.console import AsJson, app, err, out
-from pacfl.cli.signature_display import (
-    print_explanation,
-    print_federation,
-    print_joined,
-    print_left,
-    print_signature,
-    progress_bars,
-)
+from pacfl.cli.federation_display import print_federation, print_joined, print_left, print_replaced
+from pacfl.cli.signature_display import print_explanation, print_signature, progress_bars
 from pacfl.cli.signature_options import (
     ArrayName,
     Blocks,
@@ -43,7 +37,16 @@ from pacfl.cli.signature_options import (
 )
 from pacfl.errors import MissingLibraryError
 from pacfl.features import read_schema
-from pacfl.signatures import cluster_files, explain_pair, figures, join_files, leave_federation, sigfile, sign_file
+from pacfl.signatures import (
+    cluster_files,
+    explain_pair,
+    figures,
+    join_files,
+    leave_federation,
+    replace_file,
+    sigfile,
+    sign_file,
+)
 from pacfl.signatures import demo as digits
 from pacfl.signatures.signing import RANK
 from pacfl.subspace import Compare, Linkage, Measure
@@ -217,6 +220,18 @@ def leave(
     """Remove clients. No other client moves, and clusters have the same numbers."""
     leaving = list(dict.fromkeys(names))
     print_left(leave_federation(folder, leaving, pictures=_drawable(pictures)), leaving, folder, as_json)
+
+
+@app.command()
+def replace(
+    folder: Annotated[Path, typer.Argument(metavar="FEDERATION", help="Folder made by 'pacfl cluster'.")],
+    file: Annotated[Path, typer.Argument(metavar="NAME.sig", help="The new signature of the client NAME.")],
+    move: Annotated[bool, typer.Option("--move", help="If it drifted, move it to the cluster that fits now.")] = False,
+    pictures: Pictures = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replace the signature of a client, and say whether its data drifted. No other client moves."""
+    print_replaced(replace_file(folder, file, move=move, pictures=_drawable(pictures)), folder, as_json)
 
 
 @app.command()

@@ -1,7 +1,8 @@
 """Signature files: how clients' data are signed, compared, clustered and stored.
 
 `sign_file` writes one client's signature, `cluster_files` finds the clusters of many, `load_federation` shows them,
-`join_files` adds newcomers, `leave_federation` removes clients, `explain_pair` says why two of them differ.
+`join_files` adds newcomers, `leave_federation` removes clients, `replace_file` takes a new signature of one and says
+whether it drifted, `explain_pair` says why two of them differ.
 """
 
 from pacfl.features.reading import Reading
@@ -12,18 +13,24 @@ from pacfl.signatures.commands import (
     join_files,
     leave_federation,
     load_federation,
+    replace_file,
     sign_file,
 )
 from pacfl.signatures.federation import Federation, Joined
+from pacfl.signatures.lifecycle import Replaced
+from pacfl.signatures.placement import Drift, Newcomer
 from pacfl.signatures.sigfile import SignatureFile, SignatureSettings
 from pacfl.subspace import DependenceWarning
 
 __all__ = [
     "DependenceWarning",
+    "Drift",
     "Federation",
     "FewSamplesWarning",
     "Joined",
+    "Newcomer",
     "Reading",
+    "Replaced",
     "SignatureFile",
     "SignatureSettings",
     "cluster_files",
@@ -31,5 +38,6 @@ __all__ = [
     "join_files",
     "leave_federation",
     "load_federation",
+    "replace_file",
     "sign_file",
 ]

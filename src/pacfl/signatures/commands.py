@@ -16,7 +16,7 @@ from pacfl.files import locked
 from pacfl.signatures import figures, sigfile
 from pacfl.signatures.federation import Federation, Joined, Progress, federate, join
 from pacfl.signatures.folder import check_output, load, save
-from pacfl.signatures.lifecycle import leave
+from pacfl.signatures.lifecycle import Replaced, leave, replace_client
 from pacfl.signatures.sigfile import SignatureFile
 from pacfl.signatures.signing import RANK, dependence, sign, sign_privately, warn_of_dependence
 from pacfl.subspace import ClassSignatures, Compare, Explanation, Linkage, Measure
@@ -196,6 +196,22 @@ def leave_federation(folder: Path, names: Collection[str], *, pictures: figures.
         federation = leave(load(folder), names)
         save(federation, folder, pictures)
     return federation
+
+
+def replace_file(folder: Path, path: Path, *, move: bool = False, pictures: figures.Picture | None = None) -> Replaced:
+    """The federation in a folder with a new signature of one client, NAME.sig, written back. Nobody else moves.
+
+    move: a client that drifted moves to the cluster in which it would be placed now; otherwise it stays.
+    """
+    _check_folder(folder)
+    if path.suffix != SUFFIX:
+        raise DataError(f"{path}: is no signature file; sign the data first: pacfl sign {path} -o NAME.sig")
+    with locked(folder):
+        federation = load(folder)
+        replaced = replace_client(federation, path.stem, sigfile.read(path), move=move)
+        if replaced.federation is not federation:
+            save(replaced.federation, folder, pictures)
+    return replaced
 
 
 def _check_folder(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """A federation of named clients in clusters: created, and extended by newcomers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from pacfl.signatures import answer as answers
 from pacfl.signatures import explaining
 from pacfl.signatures.alignment import aligned
 from pacfl.signatures.explaining import Description
+from pacfl.signatures.placement import Drift, Newcomer, describe
 from pacfl.signatures.sigfile import NOT_LABELLED, SignatureFile, SignatureSettings
 from pacfl.subspace import (
     ClassSignatures,
@@ -53,6 +54,9 @@ class Federation:
     clustering: Clustering
     classes: tuple[ClassSignatures | None, ...]  # of each client; None without labels
     descriptions: tuple[Description, ...]
+    newcomers: Mapping[str, Newcomer] = field(default_factory=dict)  # those who joined after it was clustered
+    drifted: Mapping[str, Drift] = field(default_factory=dict)  # whose data are not those it was placed by
+    clustered: int | None = None  # how many clients were clustered; None where it is not known
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
@@ -98,15 +102,17 @@ class Federation:
         if clustering.classes is not None:
             known = replace(clustering.classes, noise=clustering.classes.noise.named(names))
             clustering = replace(clustering, classes=known)
-        labelled = any(own is not None for own in classes)
+        labelled, left = any(own is not None for own in classes), tuple(self.names[i] for i in clients)
         return replace(
             self,
-            names=tuple(self.names[i] for i in clients),
+            names=left,
             bases=tuple(self.bases[i] for i in clients),
             settings=self.settings if labelled else replace(self.settings, labels=NOT_LABELLED),
             clustering=clustering,
             classes=classes,
             descriptions=tuple(self.descriptions[i] for i in clients),
+            newcomers={name: one for name, one in self.newcomers.items() if name in left},
+            drifted={name: one for name, one in self.drifted.items() if name in left},
         )
 
     def unit(self) -> str:
@@ -132,6 +138,9 @@ class Federation:
             "linkage": self.clustering.linkage,
             "compare": self.clustering.evidence.get("compare", "inputs"),
             "pairs": compared_pairs(self.clustering, self.clients()),
+            "clustered": self.clustered,
+            "newcomers": {name: one.as_json() for name, one in self.newcomers.items()},
+            "drifted": {name: one.as_json() for name, one in self.drifted.items()},
             "not_judged": self.not_judged(),
             "evidence": self.clustering.evidence,
             "diagnosis": self.diagnosis.as_json(),
@@ -193,6 +202,23 @@ class Federation:
         return f"Threshold {clustering.threshold:.4g}° on {clustering.measure} angles, {clustering.linkage} linkage" + (
             "" if scale is None else f"; noise of a typical client {scale:.3g}°"
         )
+
+    def merge_suggestions(self) -> dict[str, tuple[int, int]]:
+        """Newcomers that are near two clusters, which suggests merging these; not those whose noise hides which."""
+        there = self.clustering.numbers
+        return {
+            name: (one.cluster, one.runner_up)
+            for name, one in self.newcomers.items()
+            if one.merge and not one.too_small and one.runner_up in there and one.cluster in there
+        }
+
+    def history(self) -> str:
+        """How many came and left since it was clustered, in words; empty where nobody did."""
+        came = len(self.newcomers)
+        left = 0 if self.clustered is None else self.clustered + came - len(self.names)
+        since = " and ".join(f"{n} {what}" for n, what in ((came, "joined"), (left, "left")) if n)
+        were = "" if self.clustered is None else f"{count(self.clustered, 'client')} clustered; "
+        return f"{were}{since} since." if since else ""
 
     def size(self) -> str:
         """How many clients and clusters there are, in words."""
@@ -257,7 +283,8 @@ def federate(
         on_rows=lambda rows: on_progress("comparing", rows, len(bases)),
     )
     classes = tuple(client.classes for client in clients.values())
-    return Federation(tuple(clients), bases, settings, clustering, classes, _descriptions(clients))
+    described = _descriptions(clients)
+    return Federation(tuple(clients), bases, settings, clustering, classes, described, clustered=len(clients))
 
 
 def _aligned(clients: Clients, federation: Federation | None = None) -> Clients:
@@ -289,19 +316,22 @@ def join(federation: Federation, newcomers: Clients) -> Joined:
         {"the federation": federation.settings, **{n: c.settings for n, c in newcomers.items()}}
     )
     old = federation.clustering
+    new, names = _compared(newcomers, old.measure), (*federation.names, *newcomers)
     try:
-        clustering, suggestions = assign(old, federation.clients(), _compared(newcomers, old.measure))
+        clustering, suggestions = assign(old, federation.clients(), new)
     except ValueError as error:
         raise DataError(f"newcomers cannot be placed: {error}; cluster all clients again instead") from None
     labels = clustering.labels[len(old.labels) :].tolist()
+    placed = describe(old, clustering, names, [*federation.clients(), *new], suggestions)
     after = replace(
         federation,
-        names=(*federation.names, *newcomers),
+        names=names,
         bases=(*federation.bases, *(client.basis for client in newcomers.values())),
         settings=settings,
         clustering=clustering,
         classes=(*federation.classes, *(client.classes for client in newcomers.values())),
         descriptions=(*federation.descriptions, *_descriptions(newcomers)),
+        newcomers={**federation.newcomers, **placed},
     )
     opened = sorted({k for k in labels if k > int(old.labels.max())})
     return Joined(after, dict(zip(newcomers, labels, strict=True)), opened, suggestions)

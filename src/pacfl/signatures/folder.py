@@ -14,12 +14,13 @@ from pacfl.files import replaced, write_atomically
 from pacfl.npz import archive_shapes
 from pacfl.signatures import class_state, explaining, figures
 from pacfl.signatures.federation import FORMAT, Federation
+from pacfl.signatures.placement import Drift, Newcomer, restored
 from pacfl.signatures.sigfile import SignatureSettings
 from pacfl.subspace import LINKAGES, MEASURES, Clustering
 from pacfl.subspace.hierarchy import check_proximity
 from pacfl.subspace.proximity import stack
 
-READABLE: Final = (3, 4, 5)  # 3 had no descriptions of clients, 4 no clusters that all have left
+READABLE: Final = (3, 4, 5)  # 3 had no descriptions of clients, 4 nothing about who came and left
 STATE: Final = "proximity.npz"
 SUMMARY: Final = "clusters.json"
 FILES: Final = (STATE, SUMMARY, *figures.FILES, ".lock")  # the last one is made by locked()
@@ -58,6 +59,9 @@ def save(federation: Federation, folder: Path, pictures: figures.Picture | None 
     keys = ("measure", "linkage", "reference_scale", "threshold", "evidence")
     settings = {"format": FORMAT, "signatures": asdict(federation.settings)}
     settings["clients"] = explaining.stored(federation.descriptions)
+    settings["newcomers"] = {name: asdict(one) for name, one in federation.newcomers.items()}
+    settings["drifted"] = {name: asdict(one) for name, one in federation.drifted.items()}
+    settings["clustered"] = federation.clustered
     settings["emptied"] = sorted(set(range(int(clustering.labels.max()) + 1)) - set(clustering.numbers))
     settings |= class_state.settings_of(clustering)
     with replaced(folder / STATE) as file:
@@ -92,6 +96,9 @@ def load(folder: Path) -> Federation:
             of_classes, of_inputs = settings.pop("classes"), settings.pop("inputs")
             described = explaining.restored(settings.pop("clients", None), len(names), bases.shape[1])
             emptied = settings.pop("emptied", [])
+            newcomers = restored(Newcomer, settings.pop("newcomers", {}))
+            drifted = restored(Drift, settings.pop("drifted", {}))
+            clustered = settings.pop("clustered", None)
             signed = SignatureSettings(**settings.pop("signatures"))
             federation = Federation(
                 names=tuple(str(name) for name in names),
@@ -107,6 +114,9 @@ def load(folder: Path) -> Federation:
                 ),
                 classes=class_state.signatures_from(state, len(names), bases.shape[1], signed.private),
                 descriptions=described,
+                newcomers=newcomers,
+                drifted=drifted,
+                clustered=clustered,
             )
             _check(federation, emptied)
             return federation
@@ -129,6 +139,8 @@ def _check(federation: Federation, emptied: object) -> None:
     valid = {
         "one entry for each client": len(clustering.proximity) == len(ranks) == n,
         "distinct names": len(set(federation.names)) == n,
+        "newcomers": {*federation.newcomers, *federation.drifted} <= set(federation.names)
+        and (federation.clustered is None or type(federation.clustered) is int),
         "labels": clustering.labels.shape == (n,)
         and clustering.labels.dtype.kind in "ui"
         and isinstance(emptied, list)

@@ -1,10 +1,34 @@
 """Clients that leave a federation, or send a new signature."""
 
 from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from pacfl.errors import DataError
 from pacfl.signatures.explaining import some_of
-from pacfl.signatures.federation import Federation
+from pacfl.signatures.federation import Federation, join
+from pacfl.signatures.placement import Drift
+from pacfl.signatures.sigfile import SignatureFile
+from pacfl.subspace import ClassSignatures, ClientSignature, Clustering, assign
+from pacfl.subspace.drift import pair_noise
+
+
+@dataclass(frozen=True, eq=False)
+class Replaced:
+    """A federation after a client sent a new signature."""
+
+    federation: Federation
+    name: str
+    drift: Drift
+    before: int  # the client's cluster before; -1: it was in none
+    cluster: int  # its cluster now
+
+    def summary(self) -> dict[str, Any]:
+        """What `pacfl replace --json` prints."""
+        moved = {"before": self.before, "cluster": self.cluster, "moved": self.before != self.cluster}
+        return {"replaced": self.name, **moved, "drift": self.drift.as_json(), **self.federation.summary()}
 
 
 def leave(federation: Federation, names: Collection[str]) -> Federation:
@@ -23,3 +47,72 @@ def leave(federation: Federation, names: Collection[str]) -> Federation:
     if not rest:
         raise DataError("nobody would be left in the federation, nothing was changed; delete its folder instead")
     return federation.subset(rest)
+
+
+def replace_client(federation: Federation, name: str, new: SignatureFile, *, move: bool = False) -> Replaced:
+    """The federation with a new signature of one client, and whether its data drifted. Nobody else moves.
+
+    It stays in its cluster. With `move`, a client that drifted moves to the cluster in which it would be placed now.
+    A client that was in no cluster is placed as a newcomer is.
+    """
+    if len(federation.names) == 1 and name in federation.names:
+        raise DataError(f"{name}: is the only client of the federation, nothing was changed; cluster again")
+    rest = leave(federation, [name])
+    at, n = federation.names.index(name), len(federation.names)
+    joined = join(rest, {name: new})
+    after, own = joined.federation, int(federation.clustering.labels[at])
+    fits = joined.placed[name]
+    if fits in joined.opened and own >= 0 and own not in rest.clustering.numbers:
+        fits = own  # alone in its cluster, as before
+    drift = _drift(federation, at, after, new, fits)
+    drifted = drift.drifted or name in federation.drifted
+    moves = own < 0 or (move and drifted and fits >= 0)
+    if _is_same(federation, at, after) and not moves:
+        return Replaced(federation, name, drift, own, own)
+    label = fits if moves else own
+    placed = after.subset([*range(at), n - 1, *range(at, n - 1)])
+    newcomers = dict(federation.newcomers)
+    if name in newcomers and label == joined.placed[name]:
+        newcomers[name] = after.newcomers[name]
+    misplaced = {name: drift} if drifted and label != fits else {}
+    clustering = _labelled(placed.clustering, at, label)
+    placed = replace(placed, clustering=clustering, newcomers=newcomers, drifted={**rest.drifted, **misplaced})
+    return Replaced(placed, name, drift, own, label)
+
+
+def _drift(federation: Federation, at: int, after: Federation, new: SignatureFile, fits: int) -> Drift:
+    """The last client of `after` against the one at a position of the federation before."""
+    old, angles = federation.clustering, new.split_half_angles.get(federation.clustering.measure, np.empty(0))
+    both, _ = assign(old, federation.clients(), [ClientSignature(after.bases[-1], angles, after.classes[-1])])
+    shape = federation.settings.features, min(basis.shape[1] for basis in (federation.bases[at], after.bases[-1]))
+    pair = pair_noise(both, at, len(federation.names), angles, shape)
+    limit = pair.limit()
+    return Drift(pair.compared, pair.size, limit, not pair.obstacle and pair.size > limit, fits, pair.obstacle)
+
+
+def _is_same(federation: Federation, at: int, after: Federation) -> bool:
+    """Whether the last client of `after` sent what it had sent before."""
+    return (
+        np.array_equal(federation.bases[at], after.bases[-1])
+        and federation.descriptions[at] == after.descriptions[-1]
+        and _same_classes(federation.classes[at], after.classes[-1])
+        and bool(np.isclose(federation.clustering.noise_scale[at], after.clustering.noise_scale[-1]))  # files round
+    )
+
+
+def _same_classes(a: ClassSignatures | None, b: ClassSignatures | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    parts = [(a.counts, b.counts), (a.directions, b.directions), (a.split_half_angles, b.split_half_angles)]
+    return a.names == b.names and all(np.array_equal(one, other) for one, other in parts)
+
+
+def _labelled(clustering: Clustering, at: int, label: int) -> Clustering:
+    """The clustering with one client in another cluster."""
+    labels = clustering.labels.copy()
+    labels[at] = label
+    evidence, known = clustering.evidence, clustering.evidence.get("not_judged") or {}
+    if label >= 0 and str(at) in known:
+        evidence = {**evidence, "not_judged": {i: why for i, why in known.items() if i != str(at)}}
+    classes = None if clustering.classes is None else replace(clustering.classes, labels=labels)
+    return replace(clustering, labels=labels, evidence=evidence, classes=classes)

@@ -162,9 +162,15 @@ def _at_least(maxima: Array) -> Array:
 
 
 def newcomer_limit(noise: ClassNoise, newcomer: int, members: NDArray[np.intp], error_rate: float) -> float:
-    """The distance from a cluster, in units of noise, that a newcomer of its distribution passes at the error rate.
+    """The distance from a cluster, in units of noise, that a newcomer of its distribution passes at the error rate."""
+    variance = newcomer_variance(noise, newcomer, members)
+    return float(np.sqrt(gamma.isf(error_rate, 1 / variance, scale=variance)))
 
-    Its squared distance is a weighted mean over directions of squared lengths of noise, with variance 2 / d each: its
+
+def newcomer_variance(noise: ClassNoise, newcomer: int, members: NDArray[np.intp]) -> float:
+    """Of the squared distance, mean 1, of a newcomer from a cluster of its distribution, in units of noise.
+
+    The squared distance is a weighted mean over directions of squared lengths of noise, with variance 2 / d each: its
     own noise, in full, and the members', which their number averages out. Such a sum is nearly gamma distributed.
     """
     variances = (noise.variances / noise.reference**2).reshape(len(noise.variances), -1)
@@ -178,5 +184,4 @@ def newcomer_limit(noise: ClassNoise, newcomer: int, members: NDArray[np.intp], 
     count = both.sum(axis=0)[used]
     spread = own_part**2 + ((1 - own_part) ** 2 + 2 * own_part * (1 - own_part)) / count
     of_rank = np.broadcast_to(2 / noise.spread, noise.variances.shape[1:]).ravel()[used]
-    variance = (of_rank * shares[used] ** 2 * spread).sum()
-    return float(np.sqrt(gamma.isf(error_rate, 1 / variance, scale=variance)))
+    return float((of_rank * shares[used] ** 2 * spread).sum())
