@@ -1,8 +1,9 @@
 """Data files of any common kind -> samples and, where asked, their labels."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -12,12 +13,14 @@ from scipy.sparse import csr_array, load_npz
 
 from pacfl.errors import DataError, PacflError
 from pacfl.features import encoders, text
+from pacfl.features.arrays import ArrayFile
 from pacfl.features.images import images_in, read_images
 from pacfl.features.schema import Schema, read_encoded
 from pacfl.features.tables import CSV_KINDS, PARQUET_KINDS, kind_of, read_csv, read_parquet, refused_kind
 from pacfl.npz import archive_shapes, array_shape
 from pacfl.subspace.classes import FEWEST
-from pacfl.subspace.sparse import is_sparse, lengths_of_sparse, scaled
+from pacfl.subspace.sparse import as_dense, is_sparse, lengths_of_sparse, scaled
+from pacfl.subspace.stored import LARGE, Progress, StoredSamples
 from pacfl.subspace.units import blocks
 
 Array = NDArray[Any]
@@ -47,6 +50,7 @@ class Reading:
     encoder: str | None = None  # of the samples: a built-in one, or package.module:function
     text: str | None = None  # column of a table, or field of JSON lines, that holds texts
     schema: Schema | None = None  # what the columns of a table are
+    on_progress: Progress | None = field(default=None, compare=False, repr=False)  # no option: what shows progress
 
     @property
     def labels_at(self) -> str | None:
@@ -119,7 +123,7 @@ class Reading:
 class Samples(NamedTuple):
     """What is in a data file."""
 
-    x: Array  # (n, ...)
+    x: Any  # (n, ...) array, sparse matrix, or StoredSamples where they are large
     labels: Array | None = None  # (n,)
     columns: tuple[str, ...] | None = None  # names of the features of a table
     groups: Array | None = None  # (n,) of samples that depend on each other
@@ -172,11 +176,17 @@ def encoded(samples: Samples, encoder: str | None) -> Samples:
         if not is_sparse(x) and x.dtype.kind in "UO":
             raise TypeError("texts have no angles; say how they become numbers: --encoder ngrams, or module:function")
         return samples
-    return samples._replace(x=encoders.encode(encoder, x), columns=encoders.feature_names(encoder, x.shape))
+    columns = encoders.feature_names(encoder, x.shape)
+    if isinstance(x, StoredSamples):
+        encoders.encode(encoder, x.take(slice(0, 2)))  # before much is read
+        return samples._replace(x=x.mapped(lambda block: as_dense(encoders.encode(encoder, block))), columns=columns)
+    return samples._replace(x=encoders.encode(encoder, x), columns=columns)
 
 
-def preprocessed(x: Array, how: Preprocess) -> Array:
+def preprocessed(x: Any, how: Preprocess) -> Any:
     """Samples (n, ...) after one of the preprocessings."""
+    if isinstance(x, StoredSamples) and how != "raw":
+        return x.mapped(_unit if how == "unit" else _normaliser(x))
     return _PREPROCESSES[how](x)
 
 
@@ -186,7 +196,9 @@ def _read_npy(path: Path, how: Reading, load: Callable[[Path], Array] | None = N
         if at is not None and not Path(at).exists():
             raise DataError(f"{path}: {what} for a {path.suffix} file are wanted in another .npy file, found no {at}")
         found.append(None if at is None else _load_npy(Path(at)))
-    return Samples((load or _load_npy)(path), found[0], groups=found[1])
+    large = load is None and math.prod(array_shape(path)) > LARGE
+    x = StoredSamples(ArrayFile(path), on_progress=how.on_progress) if large else (load or _load_npy)(path)
+    return Samples(x, found[0], groups=found[1])
 
 
 def _load_sparse(path: Path) -> Any:
@@ -263,6 +275,18 @@ def _normalise(x: Array) -> Array:
     if not np.all(deviation > 0):
         raise ValueError("the data do not vary and cannot be normalised; leave them raw")
     return np.asarray((floats - floats.mean(axis=axes)) / deviation)
+
+
+def _normaliser(x: StoredSamples) -> Callable[[Array], Array]:
+    """What normalises samples that are not in memory at once, by their mean and standard deviation."""
+    axes = tuple(range(x.ndim - 1)) if has_channels(x.shape) else None
+    numbers = math.prod(x.shape) // (x.shape[-1] if axes else 1)
+    mean = sum(block.sum(axis=axes, dtype=np.float64) for block in x.blocks("measuring the mean")) / numbers
+    squares = (((block - mean) ** 2).sum(axis=axes) for block in x.blocks("measuring the standard deviation"))
+    deviation = np.sqrt(sum(squares) / numbers)
+    if not np.all(deviation > 0):
+        raise ValueError("the data do not vary and cannot be normalised; leave them raw")
+    return lambda block: np.asarray((block - mean) / deviation)
 
 
 def has_channels(shape: tuple[int, ...]) -> bool:

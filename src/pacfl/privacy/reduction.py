@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacfl.subspace.signature import as_rows
+from pacfl.subspace.sparse import as_dense
+from pacfl.subspace.stored import StoredSamples
 
 Array = NDArray[np.float64]
 
@@ -14,7 +16,7 @@ MOST_FEATURES: Final = 48  # of a table: as many as a colour image has cells
 EVEN: Final = 1e-9  # contrast of an image, of its brightness, that is nothing but rounding
 
 
-def reduced(x: ArrayLike) -> tuple[Array, str]:
+def reduced(x: ArrayLike | StoredSamples) -> tuple[Array, str]:
     """Samples with few features, and how they were reduced; comparable signatures have equal reductions.
 
     Images (n, h, w) or (n, h, w, c) -> (n, 16 c) means of cells. Tables (n, f) of more than 48 columns -> (n, 48) by a
@@ -23,10 +25,13 @@ def reduced(x: ArrayLike) -> tuple[Array, str]:
     >>> reduced(np.ones((2, 8, 8)))[1]
     'pool 4x4'
     """
+    if isinstance(x, StoredSamples):
+        parts = [reduced(block) for block in x.blocks()]
+        return np.concatenate([part for part, _ in parts]), parts[0][1]
     rows, shape = as_rows(x), np.shape(x)
     match len(shape):
         case 2 if shape[1] <= MOST_FEATURES:
-            return rows, "none"
+            return as_dense(rows), "none"
         case 2:
             return rows @ projection(shape[1]), f"project {shape[1]} to {MOST_FEATURES}"
         case 3 | 4:
@@ -34,14 +39,14 @@ def reduced(x: ArrayLike) -> tuple[Array, str]:
     raise ValueError(f"samples must be rows of a table or images (n, h, w) or (n, h, w, c), got shape {shape}")
 
 
-def contrasted(x: ArrayLike) -> tuple[Array, str]:
+def contrasted(x: ArrayLike | StoredSamples) -> tuple[Array, str]:
     """As `reduced`, and images without their mean: what a class has in common is its pattern, not how bright it is.
 
     >>> contrasted([[[3.0, 1.0], [1.0, 3.0]]])[0].reshape(4, 4)[:, 0].tolist()
     [1.0, 1.0, -1.0, -1.0]
     """
     rows, how = reduced(x)
-    if np.ndim(x) == 2:
+    if len(np.shape(x)) == 2:
         return rows, how
     contrast = rows - rows.mean(axis=1, keepdims=True)
     even = np.abs(contrast).max(axis=1) <= EVEN * np.abs(rows).max(axis=1)

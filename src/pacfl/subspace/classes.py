@@ -7,8 +7,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacfl.subspace.signature import as_labels, as_rows, leading, of_unit_size
-from pacfl.subspace.sparse import inner_products, is_blank, is_sparse, lengths_of_sparse, scaled
+from pacfl.subspace.signature import as_labels, blank, leading, of_unit_size, rows_of
+from pacfl.subspace.sparse import inner_products, is_sparse, lengths_of_sparse, scaled
+from pacfl.subspace.stored import StoredRows
 from pacfl.subspace.units import Indices, Units, as_groups, effective_count, is_enough
 
 Array = NDArray[np.float64]
@@ -59,12 +60,12 @@ def class_signatures(
     """
     if fewest < FEWEST:
         raise ValueError(f"classes need at least {FEWEST} samples to measure their noise, got fewest = {fewest}")
-    rows = of_length_one(as_rows(x))
+    rows = of_length_one(rows_of(x))
     named = as_labels(labels, rows.shape[0])
     units = as_groups(groups, rows.shape[0])
     found, counts = np.unique(named, return_counts=True)
     made = [(str(name), rows[named == name], as_groups(units[named == name])) for name in found[counts >= fewest]]
-    made = sorted((one for one in made if not is_blank(one[1]) and is_enough(one[2], fewest)), key=lambda one: one[0])
+    made = sorted((one for one in made if not blank(one[1]) and is_enough(one[2], fewest)), key=lambda one: one[0])
     directions = np.zeros((RANK, rows.shape[1], len(made)))
     angles = np.full((RANK, len(made), SPLITS), 90.0)
     for k, (_, own, group) in enumerate(made):
@@ -75,17 +76,19 @@ def class_signatures(
     return ClassSignatures(tuple(name for name, _, _ in made), sizes, directions, angles)
 
 
-def of_length_one(rows: Array) -> Array:
+def of_length_one(rows: Any) -> Any:
     """Every sample with length 1, blank ones with 0: one of extreme length would be the direction of its class."""
+    if isinstance(rows, StoredRows):
+        return rows.mapped(of_length_one)
     rows = of_unit_size(rows)
     if is_sparse(rows):
         sizes = lengths_of_sparse(rows)
-        return scaled(rows, 1 / np.where(sizes > 0, sizes, 1.0))  # type: ignore[no-any-return]  # scipy has no types
+        return scaled(rows, 1 / np.where(sizes > 0, sizes, 1.0))
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
 
 
-def _of_halves(rows: Array, groups: Indices) -> Array:
+def _of_halves(rows: Any, groups: Indices) -> Array:
     """Degrees between the directions of random halves, scaled to the whole class: (rank, splits).
 
     90 where a half has no such direction: nothing is known of it.

@@ -1,14 +1,15 @@
 """Do neighbouring samples depend on each other? Then random halves show less noise than there is."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from pacfl.subspace.signature import as_labels, as_rows
+from pacfl.subspace.signature import as_labels, drawn, rows_of
 from pacfl.subspace.sparse import coordinates, is_sparse
+from pacfl.subspace.stored import StoredRows
 from pacfl.subspace.units import as_groups
 
 Array = NDArray[np.float64]
@@ -39,14 +40,19 @@ def neighbours(x: ArrayLike, labels: ArrayLike | None = None, groups: ArrayLike 
     before; squared cosines also those that are its opposite, as in a swing. A permutation test of what stands out more:
     exact for any distribution, with one false alarm in a thousand data sets in random order within classes.
     """
-    rows = as_rows(x)
+    rows = rows_of(x)
     n = rows.shape[0]
     classes = np.zeros(n, dtype=np.intp) if labels is None else as_groups(as_labels(labels, n))
+    units = None
     if groups is not None:
-        rows, classes = _means(rows, classes, as_groups(groups, n))
+        named = as_groups(groups, n)
+        units = as_groups(classes * (int(named.max()) + 1) + named)  # samples of one group and class
+        of_samples, classes = classes, np.zeros(int(units.max()) + 1, dtype=np.intp)
+        classes[units] = of_samples
     order = np.argsort(classes, kind="stable")
     at = _runs(len(order))
-    vectors, of = _centred(coordinates(rows[order[at]]), classes[order[at]]), classes[order[at]]
+    chosen, of = order[at], classes[order[at]]
+    vectors = _centred(drawn(rows, chosen) if units is None else _means(rows, units, chosen), of)
     pairs = np.flatnonzero((np.diff(of) == 0) & (np.diff(at) == 1))
     if not len(pairs):
         return Neighbours(0.0, 0.0, squared=False, dependent=False)
@@ -81,16 +87,23 @@ def _centred(rows: Array, classes: NDArray[np.intp]) -> Array:
     return np.where(lengths > 1e-12, vectors / np.maximum(lengths, 1e-12), 0.0)
 
 
-def _means(rows: Array, classes: NDArray[np.intp], groups: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
-    """The mean of every group's samples of one class, in order of appearance, and its class."""
-    units = as_groups(classes * (int(groups.max()) + 1) + groups)
-    counts = np.bincount(units)
-    of = np.zeros(len(counts), dtype=np.intp)
-    of[units] = classes
+def _means(rows: Any, units: NDArray[np.intp], chosen: NDArray[np.intp]) -> Array:
+    """The means of the samples of chosen units."""
+    place = np.full(int(units.max()) + 1, -1)
+    place[chosen] = np.arange(len(chosen))
+    at = place[units]
+    own, at = np.flatnonzero(at >= 0), at[at >= 0]
+    counts = np.bincount(at)
     if is_sparse(rows):
-        return csr_array(
-            (1 / counts[units], (units, np.arange(len(units)))), shape=(len(counts), len(units))
-        ) @ rows, of
+        return coordinates(
+            csr_array((1 / counts[at], (at, np.arange(len(at)))), shape=(len(counts), len(at))) @ rows[own]
+        )
     sums = np.zeros((len(counts), rows.shape[1]))
-    np.add.at(sums, units, rows)
-    return sums / counts[:, None], of
+    if isinstance(rows, StoredRows):
+        done = 0
+        for block in rows[own].blocks("comparing neighbours"):
+            np.add.at(sums, at[done : done + len(block)], block)
+            done += len(block)
+    else:
+        np.add.at(sums, at, rows[own])
+    return np.asarray(sums / counts[:, None])

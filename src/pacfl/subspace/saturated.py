@@ -5,16 +5,15 @@ measured: from quarters to halves of as many samples as time allows. It falls no
 """
 
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.subspace.guarantee import MOST_NOISE, random_angle
 from pacfl.subspace.proximity import Measure
-from pacfl.subspace.signature import leading, of_unit_size
-from pacfl.subspace.sparse import coordinates, is_sparse
-from pacfl.subspace.units import Halves, Indices, Units
+from pacfl.subspace.signature import drawn, leading, of_unit_size
+from pacfl.subspace.units import Halves, Indices, Units, places
 
 Array = NDArray[np.float64]
 
@@ -29,7 +28,7 @@ def are_large(degrees: Array, features: int, rank: int, measure: Measure) -> boo
     return len(degrees) > 0 and float(np.sqrt(np.mean(degrees**2))) > MOST_NOISE * _random(features, rank, measure)
 
 
-def parts(rows: Array, rank: int, groups: Indices) -> tuple[list[Array], list[Array], float]:
+def parts(rows: Any, rank: int, groups: Indices) -> tuple[list[Array], list[Array], float]:
     """UᵀV of the signatures of random halves of many samples, and of quarters; all samples over those of a half.
 
     rows (n, features), groups (n,): samples that no half separates.
@@ -38,19 +37,13 @@ def parts(rows: Array, rank: int, groups: Indices) -> tuple[list[Array], list[Ar
     units = Units(groups, MOST_OF_FEW if few else MOST_SAMPLES)
     halves, share = units.halves(units.members, SPLITS)
     quarters = [(a[: len(a) // 2], b[: len(b) // 2]) for a, b in halves]
-    if is_sparse(rows):
-        drawn = np.sort(np.concatenate(units.members))
-        halves, quarters = (_places(pairs, drawn) for pairs in (halves, quarters))
-        rows = coordinates(rows[drawn])
+    if not isinstance(rows, np.ndarray):
+        positions = units.positions()
+        rows, halves, quarters = drawn(rows, positions), places(halves, positions), places(quarters, positions)
     rows = of_unit_size(rows)
     enough = min(len(part) for pair in quarters for part in pair) >= rank
     of_halves = _overlaps(rows, rank, halves)
     return of_halves, _overlaps(rows, rank, quarters) if enough else of_halves, 1 / share
-
-
-def _places(pairs: Halves, drawn: Indices) -> Halves:
-    """Where the samples of each part are among those drawn."""
-    return [(np.searchsorted(drawn, a), np.searchsorted(drawn, b)) for a, b in pairs]
 
 
 def fallen(halves: Array, quarters: Array, times: float) -> Array:

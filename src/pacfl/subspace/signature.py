@@ -12,6 +12,7 @@ from pacfl.subspace.orthonormal import SAFE_TO_SQUARE, fix_signs, negligible
 from pacfl.subspace.sparse import (
     as_dense,
     as_sparse_rows,
+    coordinates,
     inner_products,
     is_blank,
     is_sparse,
@@ -19,6 +20,7 @@ from pacfl.subspace.sparse import (
     values_of,
     with_values,
 )
+from pacfl.subspace.stored import LARGE, StoredRows, StoredSamples, as_stored_rows, leading_of_stored
 
 Array = NDArray[np.float64]
 
@@ -40,7 +42,7 @@ def signature(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> Array
     """Orthonormal basis of the leading left singular vectors of the data matrix.
 
     x (n, ...) samples first, the rest flattened to features  ->  (features, at most rank). Sparse matrices of scipy
-    do not become dense.
+    do not become dense, and large arrays are read in blocks.
     With labels (n,): the leading `rank` directions of every class, orthonormalised together, strongest shared
     direction first; the order says nothing about which class is which.
 
@@ -49,7 +51,7 @@ def signature(x: ArrayLike, rank: int, labels: ArrayLike | None = None) -> Array
            [0.]])
     """
     check_rank(rank)
-    rows = as_rows(x)
+    rows = rows_of(x)
     if labels is None:
         basis, asked = leading(rows, rank), rank
     else:
@@ -123,6 +125,16 @@ def as_rows(x: ArrayLike) -> Array:
     return rows
 
 
+def rows_of(x: Any) -> Any:
+    """Samples as rows that are dense, sparse or, where there are very many, read in blocks; checked."""
+    if not is_sparse(x) and not isinstance(x, StoredSamples):
+        array = np.asarray(x)
+        if array.size <= LARGE or array.dtype.kind not in "uifb" or array.ndim < 2:
+            return as_rows(array)
+        x = StoredSamples(array)
+    return as_stored_rows(x) if isinstance(x, StoredSamples) else as_rows(x)
+
+
 def as_labels(labels: ArrayLike, n: int) -> NDArray[Any]:
     """One label for each of n samples, checked."""
     named = np.asarray(labels)
@@ -131,7 +143,7 @@ def as_labels(labels: ArrayLike, n: int) -> NDArray[Any]:
     return named
 
 
-def leading_of_classes(rows: Array, rank: int, labels: NDArray[Any]) -> Array:
+def leading_of_classes(rows: Any, rank: int, labels: NDArray[Any]) -> Array:
     """Orthonormal basis of the leading directions of all classes together, strongest shared direction first."""
     bases = [leading(rows[labels == name], rank) for name in np.unique(labels)]
     # Equally strong directions come out in the order they went in: let that be their own, not the classes'
@@ -141,10 +153,12 @@ def leading_of_classes(rows: Array, rank: int, labels: NDArray[Any]) -> Array:
     return fix_signs(u[:, s > ONE_DIRECTION])
 
 
-def leading(rows: Array, rank: int) -> Array:
+def leading(rows: Any, rank: int) -> Array:
     """Leading right singular vectors of rows, by the smaller of the two square matrices: (features, <= rank)."""
-    if is_blank(rows):
+    if blank(rows):
         raise ValueError("data must span some direction, got all zeros; is this the right array?")
+    if isinstance(rows, StoredRows):
+        return leading_of_stored(rows, rank)
     rows = of_unit_size(rows)
     if is_sparse(rows):
         return leading_of_sparse(rows, rank)
@@ -162,7 +176,17 @@ def leading(rows: Array, rank: int) -> Array:
     return fix_signs(basis)
 
 
-def condense(rows: Array, most: int) -> Array:
+def blank(rows: Any) -> bool:
+    """Whether all entries are zeros."""
+    return rows.is_blank() if isinstance(rows, StoredRows) else is_blank(rows)
+
+
+def drawn(rows: Any, chosen: NDArray[Any]) -> Array:
+    """Dense rows with the same inner products as some of the rows, by their positions: (m, ...)."""
+    return rows.coordinates(chosen) if isinstance(rows, StoredRows) else coordinates(rows[chosen])
+
+
+def condense(rows: Any, most: int) -> Any:
     """At most `most` rows with nearly the same second moments: the leading directions scaled by their strength."""
     n = rows.shape[0]
     if n <= most:
@@ -171,11 +195,13 @@ def condense(rows: Array, most: int) -> Array:
     return as_sparse_rows(csr_array(vectors.T @ rows)) if is_sparse(rows) else np.asarray(vectors.T @ rows)
 
 
-def of_unit_size(rows: Array) -> Array:
+def of_unit_size(rows: Any) -> Any:
     """The rows, or if they are huge or tiny the rows divided, exactly, by a power of two near their largest entry.
 
     Their squares then neither vanish nor overflow.
     """
+    if isinstance(rows, StoredRows):
+        return rows  # they are scaled already
     values = values_of(rows)
     largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
     if SAFE_SIZES[0] < largest < SAFE_SIZES[1]:

@@ -9,9 +9,9 @@ from scipy.linalg import eigh
 
 from pacfl.subspace.proximity import MEASURES, Measure, component_angles
 from pacfl.subspace.saturated import are_large, fallen, parts
-from pacfl.subspace.signature import as_labels, as_rows, check_rank, leading_of_classes, of_unit_size
+from pacfl.subspace.signature import as_labels, check_rank, drawn, leading_of_classes, of_unit_size, rows_of
 from pacfl.subspace.sparse import inner_products
-from pacfl.subspace.units import Halves, Units, as_groups, is_enough
+from pacfl.subspace.units import Halves, Units, as_groups, is_enough, places
 
 Array = NDArray[np.float64]
 SplitHalfAngles = dict[Measure, Array]
@@ -49,7 +49,7 @@ def split_half_angles(
     largest there are, and the client is too noisy to be compared.
     """
     check_rank(rank)
-    rows = as_rows(x)
+    rows = rows_of(x)
     n = rows.shape[0]
     named = None if labels is None else as_labels(labels, n)
     units = as_groups(groups, n)
@@ -71,15 +71,18 @@ def split_half_angles(
     return {measure: angles[measure] for measure in measures}
 
 
-def _of_halves(rows: Array, rank: int, labels: NDArray[Any] | None, units: Units) -> tuple[list[Array], float]:
+def _of_halves(rows: Any, rank: int, labels: NDArray[Any] | None, units: Units) -> tuple[list[Array], float]:
     """UᵀV of the signatures of random halves of the units' samples, and the share of all that makes a half."""
     if len(units) // 2 < rank:
         return [], 1.0
     if labels is None:
-        rows, places = units.gathered(of_unit_size(rows), CONDENSED * rank)
-        halves, share = units.halves(places, SPLITS)
+        rows, members = units.gathered(of_unit_size(rows), CONDENSED * rank)
+        halves, share = units.halves(members, SPLITS)
         return _overlaps(rows, rank, halves), share
     halves, share = units.halves(units.members, SPLITS)
+    if not isinstance(rows, np.ndarray):
+        positions = units.positions()
+        rows, labels, halves = drawn(rows, positions), labels[positions], places(halves, positions)
     return _class_overlaps(of_unit_size(rows), rank, labels, halves), share
 
 

@@ -5,13 +5,14 @@ share such neighbours, and show less noise than another sample of recordings wou
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacfl.subspace.signature import condense
+from pacfl.subspace.signature import condense, drawn
 from pacfl.subspace.sparse import stacked
+from pacfl.subspace.stored import StoredRows
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -73,14 +74,21 @@ class Units:
     def __len__(self) -> int:
         return len(self.members)
 
-    def gathered(self, rows: Array, fewest: int) -> tuple[Array, list[Indices]]:
+    def positions(self) -> Indices:
+        """Of all samples that are drawn, sorted."""
+        return np.sort(np.concatenate(self.members))
+
+    def gathered(self, rows: Any, fewest: int) -> tuple[Array, list[Indices]]:
         """The samples of all units, and where those of each are; large groups condensed to `fewest` rows or more."""
         most = max(MOST_ROWS // len(self), fewest)
-        parts = [rows[own] if len(own) <= most else condensed(rows[own], most) for own in self.members]
+        if isinstance(rows, StoredRows) and all(len(own) <= most for own in self.members):
+            ends = np.cumsum([len(own) for own in self.members])
+            return drawn(rows, np.concatenate(self.members)), np.split(np.arange(ends[-1]), ends[:-1])
+        parts = [condensed(rows, own, most) for own in self.members]
         ends = np.cumsum([part.shape[0] for part in parts])
         return stacked(parts), np.split(np.arange(ends[-1]), ends[:-1])
 
-    def halves(self, places: Sequence[Indices], splits: int) -> tuple[Halves, float]:
+    def halves(self, members: Sequence[Indices], splits: int) -> tuple[Halves, float]:
         """Places of halves of equally many samples, as far as groups permit, and what share of all makes a half."""
         drawn: Halves = []
         shares = []
@@ -92,13 +100,21 @@ class Units:
             a, b = int(sizes[first]), int(sizes[last] - sizes[first])
             shares.append(2 * a * b / ((a + b) * self._n_samples))
             one, other = order[: first + 1], order[first + 1 : last + 1]
-            drawn.append((np.concatenate([places[k] for k in one]), np.concatenate([places[k] for k in other])))
+            drawn.append((np.concatenate([members[k] for k in one]), np.concatenate([members[k] for k in other])))
         return drawn, float(np.mean(shares))
 
 
-def condensed(rows: Array, most: int) -> Array:
-    """At most so many rows with nearly the same second moments as many."""
-    summary = rows[: 4 * most]
-    for start in range(4 * most, rows.shape[0], 3 * most):
-        summary = stacked([condense(summary, most), rows[start : start + 3 * most]])
+def places(pairs: Halves, positions: Indices) -> Halves:
+    """Where the samples of halves are among those at sorted positions."""
+    return [(np.searchsorted(positions, a), np.searchsorted(positions, b)) for a, b in pairs]
+
+
+def condensed(rows: Any, own: Indices, most: int) -> Any:
+    """At most so many rows with nearly the same second moments as those of a group."""
+    taken = rows.take if isinstance(rows, StoredRows) else rows.__getitem__
+    if len(own) <= most:
+        return taken(own)
+    summary = taken(own[: 4 * most])
+    for start in range(4 * most, len(own), 3 * most):
+        summary = stacked([condense(summary, most), taken(own[start : start + 3 * most])])
     return condense(summary, most)
