@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from rich.markup import escape
@@ -17,10 +18,12 @@ MOST_PAIRS: Final = 10  # of clusters whose difference is printed; --json has al
 MOST_LISTED: Final = 40  # newcomers; --json has all
 
 
-def print_federation(federation: Federation, folder: Path | None, as_json: bool) -> None:
+def print_federation(
+    federation: Federation, folder: Path | None, as_json: bool, more: Mapping[str, object] = MappingProxyType({})
+) -> None:
     """The clusters, how far apart they are, and the evidence for them."""
     if as_json:
-        print(json.dumps(federation.summary()))
+        print(json.dumps({**federation.summary(), **more}))
         return
     evidence = federation.clustering.evidence
     out.print(f"[bold]{escape(federation.answer)}[/bold]", highlight=False)
@@ -87,10 +90,12 @@ def print_replaced(replaced: Replaced, folder: Path, as_json: bool) -> None:
     out.print(f"{replaced.federation.size()}, stored in {escape(str(folder))}", highlight=False)
 
 
-def print_joined(joined: Joined, folder: Path, as_json: bool) -> None:
+def print_joined(
+    joined: Joined, folder: Path, as_json: bool, more: Mapping[str, object] = MappingProxyType({})
+) -> None:
     """The newcomers' clusters."""
     if as_json:
-        print(json.dumps(joined.summary()))
+        print(json.dumps({**joined.summary(), **more}))
         return
     federation = joined.federation
     for name in joined.placed:

@@ -1,6 +1,7 @@
 """Signatures, and why they differ, in words and tables."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -18,7 +19,7 @@ from pacfl.signatures.federation import count
 from pacfl.subspace import Explanation
 from pacfl.subspace.explanation import as_picture, block_means
 
-FEWEST_SHOWN: Final = 20  # steps: shorter work needs no progress bar
+SHOWN_AFTER: Final = 2.0  # seconds: shorter work needs no progress bar
 SHADES: Final = " ░▒▓█"
 MOST_LISTED: Final = 40  # classes or columns; --json has all
 
@@ -29,11 +30,15 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         tasks: dict[str, TaskID] = {}
+        start = time.monotonic()
 
         def advance(what: str, step: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total, visible=total >= FEWEST_SHOWN)
-            progress.advance(tasks[what], step)
+                tasks[what] = progress.add_task(what, total=total, visible=False)
+            elif progress.tasks[tasks[what]].finished:
+                progress.reset(tasks[what], total=total)  # the same work on another file
+            shown = time.monotonic() - start >= SHOWN_AFTER and total > 1
+            progress.update(tasks[what], advance=step, visible=shown)
 
         yield advance
 

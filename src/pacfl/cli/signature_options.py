@@ -89,6 +89,9 @@ Encoder = Annotated[
 Text = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="The column, or field of JSON lines, that holds texts.")
 ]
+SkipUnreadable = Annotated[
+    bool, typer.Option("--skip-unreadable", help="Leave out images that cannot be read, and list them.")
+]
 Pictures = Annotated[
     Picture | None, typer.Option(help="Format of the pictures in the folder. [default: svg]", show_default=False)
 ]
@@ -110,10 +113,11 @@ def reading(
     encoder: str | None = None,
     text: str | None = None,
     schema: Path | None = None,
+    skip_unreadable: bool = False,
 ) -> Reading | None:
     """The reading that the options describe; None if none was given."""
     given = (array, per_class, drop, header, resize, grey or None, preprocess, labels, hash_labels, minimum_count)
-    if all(value is None for value in (*given, group, blocks, encoder, text, schema)):
+    if all(value is None for value in (*given, group, blocks, encoder, text, schema, skip_unreadable or None)):
         return None
     return Reading(
         array,
@@ -131,6 +135,7 @@ def reading(
         encoder,
         text,
         None if schema is None else read_schema(schema),
+        skip_unreadable,
     )
 
 

@@ -30,6 +30,7 @@ from pacfl.cli.signature_options import (
     Rank,
     Resize,
     SchemaFile,
+    SkipUnreadable,
     Text,
     class_list,
     degrees_of,
@@ -37,6 +38,7 @@ from pacfl.cli.signature_options import (
 )
 from pacfl.errors import MissingLibraryError
 from pacfl.features import read_schema
+from pacfl.features.images import SkippedWarning
 from pacfl.signatures import (
     cluster_files,
     explain_pair,
@@ -74,6 +76,7 @@ def sign(
     header: Header = None,
     resize: Resize = None,
     grey: Grey = False,
+    skip_unreadable: SkipUnreadable = False,
     epsilon: Annotated[
         float | None, typer.Option(help="Hide every single sample, with this epsilon of differential privacy.")
     ] = None,
@@ -84,20 +87,26 @@ def sign(
     as_json: AsJson = False,
 ) -> None:
     """Write the signature of your data: the one small file that you share."""
-    of_classes = labels, hash_labels, minimum_count
     how = reading(
-        *(array, per_class, drop, header, resize, grey, preprocess, *of_classes),
-        *(group, blocks, encoder, text, schema),
+        *(array, per_class, drop, header, resize, grey, preprocess, labels, hash_labels, minimum_count),
+        *(group, blocks, encoder, text, schema, skip_unreadable),
     )
     rank = rank or RANK
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, progress_bars() as advance:
         warnings.simplefilter("always", UserWarning)
         signature = sign_file(
-            data, output, rank=rank, reading=how, epsilon=epsilon, delta=delta, classes=class_list(classes)
+            data,
+            output,
+            rank=rank,
+            reading=how,
+            epsilon=epsilon,
+            delta=delta,
+            classes=class_list(classes),
+            on_progress=advance,
         )
     size = output.stat().st_size
     if as_json:
-        out.print_json(json.dumps({"file": str(output), "bytes": size, **signature.contents()}))
+        out.print_json(json.dumps({"file": str(output), "bytes": size, **_left_out(caught), **signature.contents()}))
     else:
         print_signature(signature, f"{output} ({size:,} bytes)")
     if signature.basis.shape[1] < rank:
@@ -146,6 +155,7 @@ def cluster(
     header: Header = None,
     resize: Resize = None,
     grey: Grey = False,
+    skip_unreadable: SkipUnreadable = False,
     as_json: AsJson = False,
 ) -> None:
     """Cluster clients by their data, and show the evidence for the clusters."""
@@ -156,7 +166,7 @@ def cluster(
             rank=rank,
             reading=reading(
                 *(array, per_class, drop, header, resize, grey, preprocess, labels, None, None),
-                *(group, blocks, encoder, text, schema),
+                *(group, blocks, encoder, text, schema, skip_unreadable),
             ),
             compare=compare,
             measure=measure,
@@ -168,7 +178,7 @@ def cluster(
             pictures=pictures if output is None else _drawable(pictures),
             on_progress=advance,
         )
-    print_federation(federation, output, as_json)
+    print_federation(federation, output, as_json, _left_out(caught))
     _notes(caught)
 
 
@@ -186,6 +196,7 @@ def join(
     schema: SchemaFile = None,
     drop: Drop = None,
     header: Header = None,
+    skip_unreadable: SkipUnreadable = False,
     as_json: AsJson = False,
 ) -> None:
     """Assign newcomers to clusters. No other client moves."""
@@ -203,10 +214,11 @@ def join(
             encoder=encoder,
             text=text,
             schema=None if schema is None else read_schema(schema),
+            skip_unreadable=skip_unreadable,
             pictures=_drawable(pictures),
             on_progress=advance,
         )
-    print_joined(joined, folder, as_json)
+    print_joined(joined, folder, as_json, _left_out(caught))
     _notes(caught)
 
 
@@ -272,6 +284,13 @@ def _drawable(pictures: figures.Picture | None) -> figures.Picture | None:
         _note(str(error))
         return None
     return pictures or "svg"
+
+
+def _left_out(caught: Sequence[warnings.WarningMessage]) -> dict[str, list[str]]:
+    """Files that could not be read, for JSON; nothing where there are none."""
+    messages = [warning.message for warning in caught]
+    files = [file for message in messages if isinstance(message, SkippedWarning) for file in message.files]
+    return {"left_out": files} if files else {}
 
 
 def _notes(caught: Sequence[warnings.WarningMessage]) -> None:

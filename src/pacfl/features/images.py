@@ -2,6 +2,9 @@
 
 import io
 import math
+import tempfile
+import warnings
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.errors import DataError, library
+from pacfl.subspace.stored import LARGE, StoredSamples
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -17,10 +21,13 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 MOST_PIXELS: Final = 1 << 26  # of an image: more than any camera's, and 200 MB once it is read
+MOST_LISTED: Final = 10  # files in a note; --json has all
+MOST_MEASURED: Final = 1000  # images whose sizes are looked at for a suggestion
+ORIENTATION: Final = 0x0112  # the EXIF tag
 SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 
 
-def read_images(path: Path, how: "Reading") -> tuple[Array, Array | None, None, Array | None]:
+def read_images(path: Path, how: "Reading") -> tuple[Any, Array | None, None, Array | None]:
     """Pixels (n, height, width, 3), or (n, height, width) in grey, and folders as labels or groups (n,)."""
     library("PIL.Image", f"{path}: reading images", "images")
     if how.labels_at not in (None, "folders"):
@@ -31,17 +38,101 @@ def read_images(path: Path, how: "Reading") -> tuple[Array, Array | None, None, 
     files = images_in(path)
     if not files:
         raise DataError(f"{path}: has no images ({', '.join(sorted(SUFFIXES))})")
-    images: list[Array] = []
-    for file in files:
-        images.append(_pixels(file, how))
-        if images[-1].shape != images[0].shape:
-            raise DataError(
-                f"{file}: is {_size(images[-1])}, {files[0].name} is {_size(images[0])}; "
-                "make them equal with --resize WxH"
-            )
-    folders = np.array([str(f.parent.relative_to(path)) for f in files])
+    pixels, read = _all_pixels(path, files, how)
+    folders = np.array([str(file.parent.relative_to(path)) for file in read])
     labels, groups = (None if at is None else folders for at in (how.labels_at, how.group))
-    return np.stack(images), labels, None, groups
+    return pixels, labels, None, groups
+
+
+class PixelFile:
+    """Images (n, height, width, ...) of 8 bits in a temporary file, which is deleted with the object."""
+
+    dtype: np.dtype[Any] = np.dtype(np.uint8)
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        """No images yet, of one shape."""
+        self._file = tempfile.TemporaryFile(prefix="pacfl-")  # noqa: SIM115 - open as long as the object lives
+        weakref.finalize(self, self._file.close)
+        self.shape: tuple[int, ...] = (0, *shape)
+
+    def append(self, image: Array) -> None:
+        """Add an image."""
+        try:
+            self._file.write(image.tobytes())
+        except OSError as error:
+            raise DataError(
+                f"{tempfile.gettempdir()}: cannot hold the pixels of the images ({error.strerror}); make them smaller "
+                "with --resize, or name a larger place in the environment variable TMPDIR"
+            ) from None
+        self.shape = (self.shape[0] + 1, *self.shape[1:])
+
+    def __getitem__(self, rows: Any) -> Array:
+        self._file.flush()
+        return np.array(np.memmap(self._file, np.uint8, "r", shape=self.shape)[rows])
+
+
+def _all_pixels(path: Path, files: list[Path], how: "Reading") -> tuple[Any, list[Path]]:
+    """Pixels of all images that can be read, in memory if they are few, and their files."""
+    first: Array | None = None
+    images: PixelFile | list[Array] = []
+    read: list[Path] = []
+    faults: dict[Path, str] = {}
+    for file in files:
+        try:
+            image = _pixels(file, how)
+        except DataError as error:
+            if not how.skip_unreadable:
+                raise DataError(f"{error}; delete it, or leave out such files with --skip-unreadable") from None
+            faults[file] = str(error)
+            continue
+        finally:
+            if how.on_progress is not None:
+                how.on_progress("reading images", 1, len(files))
+        if first is None:
+            first = image
+            images = PixelFile(image.shape) if len(files) * image.size > LARGE else []
+        elif image.shape != first.shape:
+            raise _unequal(path, files, (read[0], first), (file, image))
+        images.append(image)
+        read.append(file)
+    if not read:
+        raise DataError(f"{path}: none of its {len(files)} images can be read: {next(iter(faults.values()))}")
+    if faults:
+        warnings.warn(SkippedWarning(path, list(faults), len(files)), stacklevel=2)
+    if isinstance(images, PixelFile):
+        return StoredSamples(images, on_progress=how.on_progress), read
+    return np.stack(images), read
+
+
+class SkippedWarning(UserWarning):
+    """Files that could not be read and were left out."""
+
+    def __init__(self, folder: Path, files: list[Path], n: int) -> None:
+        """Some of n files in a folder."""
+        self.files = [str(file) for file in files]
+        listed = ", ".join(str(file.relative_to(folder)) for file in files[:MOST_LISTED])
+        more = f" and {len(files) - MOST_LISTED} more" if len(files) > MOST_LISTED else ""
+        super().__init__(f"{folder}: {len(files)} of {n} images cannot be read and were left out: {listed}{more}")
+
+
+def _unequal(path: Path, files: list[Path], one: tuple[Path, Array], other: tuple[Path, Array]) -> DataError:
+    """What to do about images of different sizes: the median size is suggested."""
+    from PIL import Image
+
+    sizes = []
+    for file in files[:: -(-len(files) // MOST_MEASURED)]:
+        try:
+            with Image.open(file) as image:
+                turned = image.getexif().get(ORIENTATION, 1) >= 5  # these swap height and width
+                sizes.append(image.size[::-1] if turned else image.size)
+        except Exception:  # whether it can be read is not asked here
+            continue
+    width, height = (int(np.median(side)) for side in zip(*sizes, strict=True))
+    (file, first), (another, second) = one, other
+    return DataError(
+        f"{another}: is {_size(second)}, {file.name} is {_size(first)}; make all of {path} equal with "
+        f"--resize {width}x{height}, their median size, or a smaller one. All clients must use the same"
+    )
 
 
 def images_in(folder: Path) -> list[Path]:

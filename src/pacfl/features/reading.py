@@ -50,6 +50,7 @@ class Reading:
     encoder: str | None = None  # of the samples: a built-in one, or package.module:function
     text: str | None = None  # column of a table, or field of JSON lines, that holds texts
     schema: Schema | None = None  # what the columns of a table are
+    skip_unreadable: bool = False  # leave out images that cannot be read
     on_progress: Progress | None = field(default=None, compare=False, repr=False)  # no option: what shows progress
 
     @property
@@ -151,7 +152,7 @@ def read_samples(path: Path, how: Reading) -> Samples:
         if getattr(how, option) != getattr(Reading, option) and kind not in kinds:
             plain = [kind for kind in kinds if kind.count(".") == 1]  # compressed ones are named by what they hold
             what = "folders of images" if kinds == ("folder",) else f"{', '.join(plain)} files"
-            raise DataError(f"{path}: --{option} applies to {what} only; leave it out")
+            raise DataError(f"{path}: --{option.replace('_', '-')} applies to {what} only; leave it out")
     try:
         found = Samples(*(_READERS[kind](path, how) if how.schema is None else read_encoded(path, how, how.schema)))
     except PacflError:
@@ -261,6 +262,7 @@ _APPLIES_TO: Final[Mapping[str, tuple[str, ...]]] = {
     "schema": (*CSV_KINDS, *PARQUET_KINDS),
     "resize": ("folder",),
     "grey": ("folder",),
+    "skip_unreadable": ("folder",),
     "text": (*CSV_KINDS, *PARQUET_KINDS, ".jsonl"),
 }
 

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +42,7 @@ def sign_file(
     epsilon: float | None = None,
     delta: float | None = None,
     classes: Sequence[str] | None = None,
+    on_progress: Progress = lambda *_: None,
 ) -> SignatureFile:
     """Write the signature of one client's data, with differential privacy for each of its samples if epsilon is given.
 
@@ -57,7 +59,7 @@ def sign_file(
         raise DataError(
             "--classes are for a guarantee of privacy: otherwise the labels say which there are; leave it out"
         )
-    how = reading or Reading()
+    how = replace(reading or Reading(), on_progress=on_progress)
     how.check()
     if epsilon is None:
         samples = read_samples(path, how)
@@ -132,16 +134,17 @@ def join_files(
     encoder: str | None = None,
     text: str | None = None,
     schema: Schema | None = None,
+    skip_unreadable: bool = False,
     pictures: figures.Picture | None = None,
     on_progress: Progress = lambda *_: None,
 ) -> Joined:
     """The federation in a folder with newcomers in it, written back. Two processes at once wait for each other.
 
-    array, drop, header, labels, group, blocks, text, schema: how newcomers' data files are read; the rest is as for
-    the federation. encoder: needed only where that of the federation is not built in.
+    array, drop, header, labels, group, blocks, text, schema, skip_unreadable: how newcomers' data files are read; the
+    rest is as for the federation. encoder: needed only where that of the federation is not built in.
     """
     _check_folder(folder)
-    options = array, header, labels, group, blocks, encoder, text, schema
+    options = array, header, labels, group, blocks, encoder, text, schema, skip_unreadable or None
     given = bool(drop) or any(option is not None for option in options)
     with locked(folder):
         federation = load(folder)
@@ -160,6 +163,7 @@ def join_files(
             encoder = _same_encoder(settings.encoder, encoder)
             of_samples = labels, group, blocks, encoder, text, schema
             how = Reading.from_identity(settings.preprocess, array, tuple(drop), header, *of_samples)
+            how = replace(how, skip_unreadable=skip_unreadable)
         joined = join(federation, _open_clients(paths, rank, how, on_progress))
         save(joined.federation, folder, pictures)
     return joined
@@ -233,7 +237,7 @@ def _open_clients(
     if twice:
         raise DataError(f"clients are named by their files, and {', '.join(twice)} occurs twice; rename a file")
     clients, neighbouring = {}, {}
-    rank, how = rank or RANK, reading or Reading()
+    rank, how = rank or RANK, replace(reading or Reading(), on_progress=on_progress)
     for name, path in zip(names, paths, strict=True):
         if path.suffix == SUFFIX:
             clients[name] = sigfile.read(path)
