@@ -50,7 +50,6 @@ from pacfl.signatures import (
     sign_file,
 )
 from pacfl.signatures import demo as digits
-from pacfl.signatures.signing import RANK
 from pacfl.subspace import Compare, Linkage, Measure
 
 
@@ -91,7 +90,6 @@ def sign(
         *(array, per_class, drop, header, resize, grey, preprocess, labels, hash_labels, minimum_count),
         *(group, blocks, encoder, text, schema, skip_unreadable),
     )
-    rank = rank or RANK
     with warnings.catch_warnings(record=True) as caught, progress_bars() as advance:
         warnings.simplefilter("always", UserWarning)
         signature = sign_file(
@@ -109,8 +107,8 @@ def sign(
         out.print_json(json.dumps({"file": str(output), "bytes": size, **_left_out(caught), **signature.contents()}))
     else:
         print_signature(signature, f"{output} ({size:,} bytes)")
-    if signature.basis.shape[1] < rank:
-        _note(f"{rank} directions were asked for, the data have {signature.basis.shape[1]}")
+    if signature.basis.shape[1] < signature.rank:
+        _note(f"{signature.rank} directions were asked for, the data have {signature.basis.shape[1]}")
     _notes(caught)
 
 

@@ -190,13 +190,13 @@ class Schema:
 
 
 def for_signing(encoded: Encoded) -> Encoded:
-    """Features as they are laid out for angles: with a constant column, so that means count."""
+    """Features of a data set as they are laid out for angles: with a constant column, so that means count."""
     n, d = encoded.x.shape
     return Encoded(np.hstack([encoded.x, np.full((n, 1), np.sqrt(d))]), (*encoded.names, CONSTANT))
 
 
 def read_encoded(path: Path, how: "Reading", schema: Schema) -> tuple[Array, Any, tuple[str, ...], Any]:
-    """Features of a table for signing, its labels, names of features and groups: the fields of `Samples`."""
+    """Features of a table, its labels, names of features and groups: the fields of `Samples`."""
     features = {column.name for column in schema.columns if column.kind != "dropped"}
     for option, name in (("labels", how.labels_at), ("group", how.group)):
         if name in features:
@@ -205,7 +205,7 @@ def read_encoded(path: Path, how: "Reading", schema: Schema) -> tuple[Array, Any
             )
     table = read_table(path, how.header)
     try:
-        encoded = for_signing(schema.encode(table))
+        encoded = schema.encode(table)
         labels, groups = (_names(table, name) for name in (how.labels_at, how.group or schema.group))
     except DataError as error:
         raise DataError(f"{path}: {error}") from None

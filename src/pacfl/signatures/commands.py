@@ -19,7 +19,7 @@ from pacfl.signatures.federation import Federation, Joined, Progress, federate, 
 from pacfl.signatures.folder import check_output, load, save
 from pacfl.signatures.lifecycle import Replaced, leave, replace_client
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.signatures.signing import RANK, dependence, sign, sign_privately, warn_of_dependence
+from pacfl.signatures.signing import default_rank, dependence, sign, sign_privately, warn_of_dependence
 from pacfl.subspace import ClassSignatures, Compare, Explanation, Linkage, Measure
 from pacfl.subspace.classes import RANK as DIRECTIONS_OF_CLASS
 from pacfl.subspace.explanation import Between
@@ -37,7 +37,7 @@ def sign_file(
     path: Path,
     output: Path,
     *,
-    rank: int = RANK,
+    rank: int | None = None,
     reading: Reading | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
@@ -61,6 +61,7 @@ def sign_file(
         )
     how = replace(reading or Reading(), on_progress=on_progress)
     how.check()
+    rank = rank or default_rank(how)
     if epsilon is None:
         samples = read_samples(path, how)
         signed = sign(str(path), samples, rank, how)
@@ -237,7 +238,8 @@ def _open_clients(
     if twice:
         raise DataError(f"clients are named by their files, and {', '.join(twice)} occurs twice; rename a file")
     clients, neighbouring = {}, {}
-    rank, how = rank or RANK, replace(reading or Reading(), on_progress=on_progress)
+    how = replace(reading or Reading(), on_progress=on_progress)
+    rank = rank or default_rank(how)
     for name, path in zip(names, paths, strict=True):
         if path.suffix == SUFFIX:
             clients[name] = sigfile.read(path)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pacfl.errors import DataError
 from pacfl.signatures.sigfile import SignatureFile
+from pacfl.subspace.columns import ColumnAngles
 from pacfl.subspace.explanation import Between, Explanation, explain_pairs
 
 if TYPE_CHECKING:
@@ -20,11 +21,12 @@ class Description:
     samples: int | None = None  # None where their number is not known
     columns: tuple[str, ...] | None = None  # names of the features
     shape: tuple[int, ...] | None = None  # of one sample, where it has several axes
+    table: ColumnAngles | None = None  # columns of a table that was signed with a schema
 
     @classmethod
     def of(cls, client: SignatureFile) -> "Description":
         """That of a signature file."""
-        return cls(client.samples, client.columns, client.shape)
+        return cls(client.samples, client.columns, client.shape, client.table)
 
 
 def stored(descriptions: Sequence[Description]) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def stored(descriptions: Sequence[Description]) -> dict[str, Any]:
     }
 
 
-def restored(table: Any, n: int, features: int) -> tuple[Description, ...]:
+def restored(table: Any, n: int, features: int, tables: Sequence[ColumnAngles | None]) -> tuple[Description, ...]:
     """Descriptions of n clients as they were stored, checked."""
     if table is None:  # of format 3, which had none
         return (Description(),) * n
@@ -45,7 +47,7 @@ def restored(table: Any, n: int, features: int) -> tuple[Description, ...]:
     samples, at = table["samples"], table["features_of"]
     if len(samples) != n or len(at) != n or not all(one is None or (type(one) is int and one > 0) for one in samples):
         raise ValueError("it has no valid number of samples for each client")
-    return tuple(replace(kinds[k], samples=one) for one, k in zip(samples, at, strict=True))
+    return tuple(replace(kinds[k], samples=one, table=own) for one, k, own in zip(samples, at, tables, strict=True))
 
 
 def _features(kind: Any, features: int) -> Description:

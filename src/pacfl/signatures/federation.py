@@ -80,15 +80,15 @@ class Federation:
     def clients(self) -> list[ClientSignature]:
         """What newcomers are compared with."""
         nothing = np.empty(0)
-        return [ClientSignature(basis, nothing, own) for basis, own in zip(self.bases, self.classes, strict=True)]
+        parts = zip(self.bases, self.classes, self.descriptions, strict=True)
+        return [ClientSignature(basis, nothing, own, described.table) for basis, own, described in parts]
 
     def not_judged(self) -> dict[str, str]:
         """Clients that are in no cluster, and why."""
         left = np.flatnonzero(self.clustering.labels < 0).tolist()
-        if self.clustering.classes is None:
-            return {self.names[i]: self.clustering.evidence["not_judged"][str(i)] for i in left}
-        clients = self.clients()
-        return {self.names[i]: obstacle(clients[i]) for i in left}
+        why, clients = self.clustering.evidence.get("not_judged") or {}, self.clients()
+        by_classes = self.clustering.classes is not None and not self.clustering.evidence.get("columns")
+        return {self.names[i]: obstacle(clients[i]) if by_classes else why[str(i)] for i in left}
 
     def clusters(self) -> list[list[str]]:
         """Names by cluster; clients that cannot be judged are in none, and nobody in a cluster that all have left."""
@@ -301,7 +301,7 @@ def _descriptions(clients: Clients) -> tuple[Description, ...]:
 def _compared(clients: Clients, measure: Measure) -> list[ClientSignature]:
     """The parts of signatures that are compared."""
     return [
-        ClientSignature(client.basis, client.split_half_angles.get(measure, np.empty(0)), client.classes)
+        ClientSignature(client.basis, client.split_half_angles.get(measure, np.empty(0)), client.classes, client.table)
         for client in clients.values()
     ]
 

@@ -12,7 +12,7 @@ from scipy.spatial.distance import squareform
 from pacfl.errors import DataError
 from pacfl.files import replaced, write_atomically
 from pacfl.npz import archive_shapes
-from pacfl.signatures import class_state, explaining, figures
+from pacfl.signatures import class_state, column_arrays, explaining, figures
 from pacfl.signatures.federation import FORMAT, Federation
 from pacfl.signatures.placement import Drift, Newcomer, restored
 from pacfl.signatures.sigfile import SignatureSettings
@@ -75,6 +75,7 @@ def save(federation: Federation, folder: Path, pictures: figures.Picture | None 
             directions=np.array([basis.shape[1] for basis in federation.bases]),
             settings=np.array(json.dumps(settings | {key: getattr(clustering, key) for key in keys})),
             **class_state.arrays_of(federation.classes, clustering),
+            **column_arrays.arrays_of([one.table for one in federation.descriptions]),
         )
     write_atomically(folder / SUMMARY, (json.dumps(federation.summary(), indent=2, allow_nan=False) + "\n").encode())
     for path in folder.iterdir():
@@ -94,7 +95,8 @@ def load(folder: Path) -> Federation:
                 raise DataError(f"{folder}: was written by another release of pacfl; cluster again")
             counts, bases, names = state["directions"], state["bases"], state["names"]
             of_classes, of_inputs = settings.pop("classes"), settings.pop("inputs")
-            described = explaining.restored(settings.pop("clients", None), len(names), bases.shape[1])
+            tables = column_arrays.tables_from(state, len(names), bases.shape[1])
+            described = explaining.restored(settings.pop("clients", None), len(names), bases.shape[1], tables)
             emptied = settings.pop("emptied", [])
             newcomers = restored(Newcomer, settings.pop("newcomers", {}))
             drifted = restored(Drift, settings.pop("drifted", {}))

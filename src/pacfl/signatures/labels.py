@@ -76,6 +76,12 @@ def with_hashed_names(made: ClassSignatures, key: bytes) -> ClassSignatures:
     )
 
 
+def hashed(names: NDArray[np.str_], key: bytes) -> NDArray[np.str_]:
+    """Names of classes, (n,), hashed as `with_hashed_names` does."""
+    found, at = np.unique(names, return_inverse=True)
+    return np.array([_hash(key, b"pacfl class\0" + name.encode()) for name in found.tolist()])[at]
+
+
 def _hash(key: bytes, message: bytes) -> str:
     return hmac.new(key, message, hashlib.sha256).hexdigest()[:HASH_CHARACTERS]
 

@@ -1,10 +1,11 @@
 """Signature files: what a client shares instead of its data.
 
     PACFLSIG | version, 2 bytes | header length, 4 bytes | header, JSON | basis, float32, by columns | classes
-             | SHA-256 of it all
+             | columns of a table | SHA-256 of it all
 
 Classes, of labelled data only: directions, float16, (rank, classes, features), then split-half angles, float32, (rank,
-classes, splits). All numbers little-endian. The header describes the rest; nothing in the file is executed or
+classes, splits). Columns, of tables signed with a schema only: means and variances of angles, float32, (classes, 2, 2,
+columns). All numbers little-endian. The header describes the rest; nothing in the file is executed or
 unpickled. Version 1 had no classes and none of the fields from `classes` on.
 """
 
@@ -24,10 +25,12 @@ from pacfl.errors import SignatureError
 from pacfl.files import write_atomically
 from pacfl.privacy import Guarantee
 from pacfl.privacy.gaussian import check_budget
+from pacfl.signatures import column_arrays
 from pacfl.signatures.class_arrays import check_names, restored, shapes, stored
 from pacfl.signatures.labels import HASH_CHARACTERS, MOST_NAME
 from pacfl.subspace import MEASURES, ClassSignatures
 from pacfl.subspace.classes import RANK, SPLITS
+from pacfl.subspace.columns import ColumnAngles
 from pacfl.subspace.proximity import ORTHONORMAL_WITHIN
 from pacfl.subspace.split_half import SplitHalfAngles
 
@@ -49,6 +52,7 @@ MOST_AXES: Final = 8  # of one sample
 LATER: Final = (
     "classes",
     "columns",
+    "table",
     "shape",
     "key",
     "schema",
@@ -95,6 +99,7 @@ class SignatureFile:
     encoder: str | None = None  # SHA-256 of what made the features of samples (pacfl.features.encoders)
     sketch: str | None = None  # how the basis was compressed; nothing writes it yet
     shape: tuple[int, ...] | None = None  # of one sample, where it has several axes, as images have
+    table: ColumnAngles | None = None  # columns of a table that was signed with a schema
 
     @property
     def settings(self) -> SignatureSettings:
@@ -126,6 +131,9 @@ class SignatureFile:
             if classes is None
             else {"rank": RANK, "splits": SPLITS, "names": list(classes.names), "counts": classes.counts.tolist()},
             "columns": None if self.columns is None else list(self.columns),
+            "table": None
+            if self.table is None
+            else {"classes": list(self.table.names), "counts": self.table.counts.tolist()},
             "shape": None if self.shape is None else list(self.shape),
             "key": self.key,
             "schema": self.schema,
@@ -145,6 +153,8 @@ def write(path: Path, signature: SignatureFile) -> int:
     body = PREFIX.pack(MAGIC, VERSION, len(header)) + header + signature.basis.astype("<f4").tobytes(order="F")
     if signature.classes is not None:
         body += b"".join(part.tobytes() for part in stored(signature.classes))
+    if signature.table is not None:
+        body += column_arrays.stored(signature.table).tobytes()
     return write_atomically(path, body + hashlib.sha256(body).digest())
 
 
@@ -186,7 +196,8 @@ def _header(prefix: bytes, following: bytes, size: int) -> dict[str, Any]:
         header = {key: value for key, value in header.items() if key not in LATER}
     n_classes = _class_count(header.get("classes"), features)
     of_classes = 2 * math.prod(shapes(n_classes, features)[0]) + 4 * math.prod(shapes(n_classes, features)[1])
-    wanted = PREFIX.size + length + 4 * features * directions + of_classes + DIGEST_BYTES
+    of_table = column_arrays.n_bytes(_table_classes(header.get("table"), features), features - 1)
+    wanted = PREFIX.size + length + 4 * features * directions + of_classes + of_table + DIGEST_BYTES
     if size != wanted:
         raise SignatureError(f"has {size} bytes where its header promises {wanted}; it is cut short or damaged")
     header["offset"] = PREFIX.size + length
@@ -212,6 +223,21 @@ def _class_count(table: Any, features: int) -> int:
     if 2 * RANK * features * n_classes > MOST_BASIS_BYTES:
         raise SignatureError(f"claims {n_classes} classes in {features} features, which no signature has")
     return n_classes
+
+
+def _table_classes(table: Any, features: int) -> int:
+    """How many classes of a table's columns the file holds; refuses impossible ones before memory is taken."""
+    if table is None:
+        return 0
+    if not isinstance(table, dict) or set(table) != {"classes", "counts"} or features < 2:
+        raise SignatureError("has columns of a table that are not classes and counts; it is damaged")
+    try:
+        column_arrays.check_classes(table["classes"], table["counts"])
+    except ValueError as error:
+        raise SignatureError(f"has {error}; it is damaged") from None
+    if column_arrays.n_bytes(len(table["classes"]), features - 1) > MOST_BASIS_BYTES:
+        raise SignatureError(f"claims {len(table['classes'])} classes of {features} features, which no signature has")
+    return len(table["classes"])
 
 
 def _checked(content: bytes, header: dict[str, Any]) -> SignatureFile:
@@ -248,6 +274,7 @@ def _checked(content: bytes, header: dict[str, Any]) -> SignatureFile:
         encoder=_hexadecimal(header, "encoder", SHA256_CHARACTERS),
         sketch=_sketch(header.get("sketch")),
         shape=_shape(header.get("shape"), features),
+        table=_table(body, header, samples),
     )
 
 
@@ -262,12 +289,26 @@ def _classes(body: bytes, header: dict[str, Any], samples: int | None) -> ClassS
     of_directions, of_angles = shapes(len(table["names"]), features)
     start = header["offset"] + 4 * features * header["directions"]
     directions = np.frombuffer(body, dtype="<f2", count=math.prod(of_directions), offset=start)
-    angles = np.frombuffer(body, dtype="<f4", offset=start + directions.nbytes)
+    angles = np.frombuffer(body, dtype="<f4", count=math.prod(of_angles), offset=start + directions.nbytes)
     try:
         arrays = directions.reshape(of_directions), angles.reshape(of_angles)
         if samples is None and arrays[0][1:].any():
             raise ValueError("second directions of classes beside a guarantee, which has none")
         return restored(table["names"], table["counts"], *arrays, private=samples is None)
+    except ValueError as error:
+        raise SignatureError(f"has {error}; it was not made by 'pacfl sign'") from None
+
+
+def _table(body: bytes, header: dict[str, Any], samples: int | None) -> ColumnAngles | None:
+    table = header.get("table")
+    if table is None:
+        return None
+    shape = column_arrays.shape_of(len(table["classes"]), header["features"] - 1)
+    angles = np.frombuffer(body, dtype="<f4", offset=len(body) - 4 * math.prod(shape))
+    if header.get("schema") is None or samples is None or sum(table["counts"]) > samples:
+        raise SignatureError("has columns of a table without a schema, or of more samples than it has; it is damaged")
+    try:
+        return column_arrays.restored(table["classes"], table["counts"], angles.reshape(shape))
     except ValueError as error:
         raise SignatureError(f"has {error}; it was not made by 'pacfl sign'") from None
 

@@ -13,9 +13,11 @@ from scipy.stats import binom
 from pacfl.errors import DataError
 from pacfl.features.encoders import digest
 from pacfl.features.reading import Array, Reading, Samples
+from pacfl.features.schema import CONSTANT
 from pacfl.privacy import private_class_signatures, private_signature
+from pacfl.signatures import column_arrays
 from pacfl.signatures.class_arrays import as_stored
-from pacfl.signatures.labels import MOST_CLASSES, MOST_NAME, class_names, key_id, read_key, with_hashed_names
+from pacfl.signatures.labels import MOST_CLASSES, MOST_NAME, class_names, hashed, key_id, read_key, with_hashed_names
 from pacfl.signatures.sigfile import MOST_AXES, SignatureFile
 from pacfl.subspace import (
     ClassSignatures,
@@ -28,10 +30,13 @@ from pacfl.subspace import (
     split_half_angles,
 )
 from pacfl.subspace.classes import FEWEST
+from pacfl.subspace.columns import FEWEST as FEWEST_ROWS
+from pacfl.subspace.columns import ColumnAngles, column_angles, with_constant
 from pacfl.subspace.dependence import PERMUTATIONS
 
 FALSE_ALARMS: Final = 0.01  # share of federations of independent samples in which some client passes for dependent
 RANK: Final = 3  # directions in a signature, unless another number is asked for
+RANK_OF_TABLES: Final = 1  # with a schema: the direction of the mean; others would hide it
 MOST_COLUMNS_BYTES: Final = 1 << 19  # of names of columns, which are for people to read: half of a file's header
 
 
@@ -41,6 +46,9 @@ def sign(client: str, samples: Samples, rank: int, how: Reading) -> SignatureFil
     per_class = labels if how.per_class is not None else None
     with named(client), warnings.catch_warnings():
         warnings.simplefilter("ignore", RankWarning)  # the file has the number of directions
+        table = None if how.schema is None or per_class is not None else _table(x, labels, groups, how)
+        if how.schema is not None:
+            x, columns = with_constant(x), _with_constant(columns)
         basis = signature(x, rank, per_class).astype(np.float32)
         angles = split_half_angles(x, rank, per_class, groups=groups)
         made = SignatureFile(
@@ -49,8 +57,14 @@ def sign(client: str, samples: Samples, rank: int, how: Reading) -> SignatureFil
             columns=column_names(columns),
             schema=None if how.schema is None else how.schema.sha256,
             shape=sample_shape(x),
+            table=table,
         )
         return made if labels is None or per_class is not None else replace(made, **_classes(x, labels, groups, how))
+
+
+def default_rank(how: Reading) -> int:
+    """Directions in a signature of data that are read so."""
+    return RANK if how.schema is None else RANK_OF_TABLES
 
 
 def dependence(client: str, samples: Samples, how: Reading) -> Neighbours | None:
@@ -110,6 +124,8 @@ def sign_privately(
             "so that it is not shown which of them a client has; give both, as with --labels and --classes, or neither"
         )
     with named(client):
+        if how.schema is not None:
+            x, columns = with_constant(x), _with_constant(columns)
         if labels is None or classes is None:
             made = private_signature(x, rank, epsilon, delta)
         else:
@@ -140,10 +156,22 @@ def column_names(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return short if sum(len(name.encode()) + 3 for name in short) <= MOST_COLUMNS_BYTES else None
 
 
+def _with_constant(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return None if columns is None else (*columns, CONSTANT)
+
+
 def _classes(x: Array, labels: Array, groups: Array | None, how: Reading) -> dict[str, Any]:
     """The fields of a signature with classes."""
     made = class_signatures(x, class_names(labels, x.shape[0]), how.minimum_count or FEWEST, groups)
     return _stored_classes(made, how)
+
+
+def _table(x: Array, labels: Array | None, groups: Array | None, how: Reading) -> ColumnAngles:
+    """The columns of a table, class by class if it has labels, with names of classes as they are shown to others."""
+    names = None if labels is None else class_names(labels, len(x))
+    if names is not None and how.hash_labels is not None:
+        names = hashed(names, read_key(how.hash_labels))
+    return column_arrays.as_stored(column_angles(x, names, groups, max(how.minimum_count or 0, FEWEST_ROWS)))
 
 
 def _stored_classes(made: ClassSignatures, how: Reading) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from scipy.special import ndtri_exp, stdtr
 
 from pacfl.subspace.class_clustering import solve, worst_separation
 from pacfl.subspace.class_null import class_limits
-from pacfl.subspace.classes import FEWEST
 from pacfl.subspace.hierarchy import Labels, in_order_of_appearance
 from pacfl.subspace.pairs import ClassNoise, ClassPairs
 from pacfl.subspace.signature import as_labels, as_rows
@@ -32,6 +31,7 @@ What = Literal["values", "spread"]
 WHATS: Final[tuple[What, ...]] = ("values", "spread")
 UNLABELLED: Final = ""  # name of the one class of clients without labels
 CONSTANT: Final = 2.0  # times the root of the number of columns: longer than what columns have in common
+FEWEST: Final = 10  # samples of a class: of fewer, values that occur once in a while decide
 AT_ONCE: Final = 1 << 22  # scores of pairs
 MOST: Final = 1e3  # times the noise; more cannot be computed
 

@@ -288,7 +288,7 @@ def _reasons(
     groups = f", large groups of them below {limits[-1]:.2f}" if len(limits) > 1 else ""
     by_chance = (
         f"{who} of one distribution would merge below {limits[0]:.2f} times the noise ({limits[0] * reference:.3g}°)"
-        f"{groups}, in all but {error_rate:.1%} of cases"
+        f"{groups}, in all but {100 * error_rate:g}% of cases"
     )
     claim = "" if doubt is None else f" This error rate is not guaranteed: {doubt}."
     if finding == "homogeneous":

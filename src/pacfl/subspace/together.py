@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from pacfl.subspace.class_clustering import ClassClusters, assign_by_classes, cluster_classes
 from pacfl.subspace.classes import FEWEST, ClassSignatures, no_classes
 from pacfl.subspace.clustering import Clustering, InputsCut, assign_newcomers, cluster
+from pacfl.subspace.columns import FEWEST as FEWEST_ROWS
 from pacfl.subspace.columns import (
     ColumnAngles,
     ColumnClusters,
@@ -35,7 +36,7 @@ from pacfl.subspace.weighted import GROUP
 
 Compare = Literal["auto", "inputs", "classes"]
 COMPARES: Final[tuple[Compare, ...]] = get_args(Compare)
-NO_COLUMNS: Final = f"no class of its table has {FEWEST} samples; sign more samples"
+NO_COLUMNS: Final = f"no class of its table has {FEWEST_ROWS} samples; sign more samples"
 DISSOLVED: Final = 0.5  # below which Hennig calls a cluster dissolved
 
 
@@ -118,7 +119,9 @@ def _clustered(
         reference_scale=reference,
         threshold=float(classes.limits[0]) * reference if np.isfinite(classes.limits[0]) else reference,
         labels=labels,
-        evidence=_evidence(classes, labels, groups, clients, n_clusters, caveats, inputs if also_inputs else None),
+        evidence=_evidence(
+            classes, labels, groups, clients, n_clusters, caveats, inputs if also_inputs else None, error_rate
+        ),
         classes=replace(classes, labels=labels),
         inputs=InputsCut(inputs.threshold, inputs.reference_scale, inputs.labels) if also_inputs else None,
     )
@@ -126,7 +129,9 @@ def _clustered(
 
 def _divided(found: Clustering, columns: Sequence[ColumnAngles], by_columns: ColumnClusters) -> Clustering:
     """The clusters that columns divide further. Clients that nothing else places are in clusters by their columns."""
-    labels, evidence = assign_by_columns(columns, by_columns.labels, ERROR_RATE / 2), dict(found.evidence)
+    former = found.labels if found.labels.max() > 0 else np.zeros_like(found.labels)
+    labels = assign_by_columns(columns, _with_former(by_columns.labels, former), ERROR_RATE / 2)
+    evidence = dict(found.evidence)
     n_clusters = int(labels.max(initial=-1)) + 1
     if by_columns.separating:
         evidence["finding"] = "distinct"
@@ -141,7 +146,7 @@ def _divided(found: Clustering, columns: Sequence[ColumnAngles], by_columns: Col
         "separating": [asdict(one) for one in by_columns.separating],
     }
     sizes = ", ".join(f"{one.size:.1f}" for one in by_columns.separating)
-    by_size = f"separate clusters: they differ by {sizes} times the noise" if sizes else "separate nobody"
+    by_size = f"separate clusters: they differ by {sizes} times the noise" if sizes else "divide no cluster further"
     evidence["reasons"] = (
         f"{n_clusters} cluster{'' if n_clusters == 1 else 's'}. Columns {by_size}; of two clients of one distribution "
         f"some column would differ by {by_columns.limit:.1f} times in {ERROR_RATE / 2:.2%} of cases. By all columns "
@@ -149,6 +154,18 @@ def _divided(found: Clustering, columns: Sequence[ColumnAngles], by_columns: Col
     )
     classes = None if found.classes is None else replace(found.classes, labels=labels)
     return replace(found, labels=labels, evidence=evidence, classes=classes)
+
+
+def _with_former(labels: Labels, former: Labels) -> Labels:
+    """Clients whose columns carry no evidence stay in their former clusters, unless columns divided these."""
+    placed = labels.copy()
+    for k in np.unique(former[(labels < 0) & (former >= 0)]):
+        mates = np.unique(labels[(former == k) & (labels >= 0)])
+        if len(mates) < 2:
+            placed[(former == k) & (labels < 0)] = mates[0] if len(mates) else placed.max() + 1
+    known = placed >= 0
+    placed[known] = in_order_of_appearance(placed[known])
+    return placed
 
 
 def assign(
@@ -357,13 +374,14 @@ def _evidence(
     n_clusters: int | None,
     caveats: Sequence[str],
     inputs: Clustering | None,
+    error_rate: float,
 ) -> dict[str, Any]:
     """Why these clusters, ready for JSON; inputs: of the same clients, where they decide beside classes."""
     pairs = _compared(classes, groups, inputs is not None)
     not_judged = {str(i): obstacle(clients[i]) for i in np.flatnonzero(labels < 0).tolist()}
     found = int(labels.max(initial=-1)) + 1
     n_groups = len(np.unique(groups[(labels >= 0) & (groups >= 0)]))
-    reasons = _reasons(classes, found, pairs, len(not_judged), n_groups, n_clusters)
+    reasons = _reasons(classes, found, pairs, len(not_judged), n_groups, n_clusters, error_rate)
     doubts = (
         ["the number of clusters was given"] if n_clusters else [*caveats, *_doubts(classes, n_groups, pairs, inputs)]
     )
@@ -387,7 +405,7 @@ def _evidence(
     evidence = Evidence(
         finding=finding,
         reasons=reasons if doubt is None else f"{reasons} This error rate is not guaranteed: {doubt}.",
-        error_rate=ERROR_RATE,
+        error_rate=error_rate,
         floor=classes.reference,
         floors_from="clients",
         guaranteed=doubt is None,
@@ -431,7 +449,13 @@ def _compared(classes: ClassClusters, groups: Labels, also_inputs: bool) -> dict
 
 
 def _reasons(
-    classes: ClassClusters, found: int, pairs: Mapping[str, int], not_judged: int, n_groups: int, given: int | None
+    classes: ClassClusters,
+    found: int,
+    pairs: Mapping[str, int],
+    not_judged: int,
+    n_groups: int,
+    given: int | None,
+    error_rate: float,
 ) -> str:
     """The evidence in a few sentences."""
     compared = f"{pairs['classes']} of {sum(pairs.values())} pairs of clients were compared class by class"
@@ -451,7 +475,7 @@ def _reasons(
         )
         by_chance = (
             f" {some} of one distribution would differ by up to {first:.2f} times the noise, large groups of "
-            f"them by {limits[-1]:.2f}, in all but {ERROR_RATE:.1%} of cases"
+            f"them by {limits[-1]:.2f}, in all but {100 * error_rate:g}% of cases"
         )
         outcome = ", and all do." if found <= 1 else "."
     if found > 1 and classes.separation is not None:
