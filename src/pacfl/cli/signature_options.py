@@ -11,7 +11,10 @@ from pacfl.features import read_schema
 from pacfl.features.reading import Preprocess, Reading
 from pacfl.signatures.figures import Picture
 
-Rank = Annotated[int | None, typer.Option(min=1, help="Directions in the signature. [default: 3]", show_default=False)]
+Rank = Annotated[
+    int | None,
+    typer.Option(min=1, help="Directions in the signature. [default: 3, with a schema 1]", show_default=False),
+]
 PerClass = Annotated[
     str | None,
     typer.Option(
