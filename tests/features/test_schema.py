@@ -75,12 +75,14 @@ def test_every_kind_of_column_is_recognised() -> None:
 
 
 def test_an_encoding_by_hand() -> None:
-    """(30 - 50) / 10 = -2; a missing number is 0 with its indicator; 'z' is other; a missing category is in none."""
+    """(30 - 50) / 10 = -2, and 9999 is cut at 10; a missing number is 0 with its indicator; 'z' is other; a missing
+    category is in none.
+    """
     columns = (Number("age", 50.0, 10.0, True), Category("sex", ("f", "m"), True), Dropped("id", "identifies rows"))
     made = Schema(columns)
-    encoded = made.encode(pa.table({"sex": ["m", "z", None], "age": [30.0, None, 60.0]}))
+    encoded = made.encode(pa.table({"sex": ["m", "z", None], "age": [30.0, None, 9999.0]}))
     assert encoded.names == ("age", "age is missing", "sex = f", "sex = m", "sex = other", "sex is missing")
-    assert encoded.x.tolist() == [[-2, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0], [1, 0, 0, 0, 0, 1]]
+    assert encoded.x.tolist() == [[-2, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0], [10, 0, 0, 0, 0, 1]]
     signed = for_signing(encoded)
     assert signed.names[-1] == "(constant)"
     assert np.allclose(signed.x[:, -1], np.sqrt(6))

@@ -13,8 +13,9 @@ from rich.table import Table
 
 from pacfl.cli.console import AsJson, app, err, out
 from pacfl.cli.result_tables import value
-from pacfl.errors import missing
+from pacfl.errors import DataError, missing
 from pacfl.experiment.summary import metric_of
+from pacfl.features import Schema, read_schema
 
 deploy = typer.Typer(help="Set up a federation of real sites on Flower.", no_args_is_help=True)
 app.add_typer(deploy, name="deploy")
@@ -38,24 +39,44 @@ def init(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1)] = 10,
     task: Annotated[str, typer.Option(help="Module with load_data and build_model.")] = "pacfl.flower.digits",
+    schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of tables: makes the task. Made by 'pacfl schema init'.")
+    ] = None,
     algorithm: Annotated[str, typer.Option(help="Name of the algorithm, as in an experiment.")] = "pacfl",
     deadline: Annotated[float, typer.Option(min=1, help="Seconds within which a client has to reply.")] = 300.0,
 ) -> None:
     """Write certificates, keys, start scripts and a README for the operator into a new folder."""
     with _flower():
+        from pacfl.flower import tables
         from pacfl.flower.deploy import files, layout
+    agreed = None if schema is None else _schema_with_labels(schema)
     settings: dict[str, dict[str, Any]] = {
         "algorithm": {"name": algorithm},
         "schedule": {"rounds": rounds, "participation": 1.0},
-        "federation": {"task": task, "deadline": deadline, "minimum-clients": min(2, clients)},
+        "federation": {
+            "task": task if agreed is None else tables.MODULE,
+            "deadline": deadline,
+            "minimum-clients": min(2, clients),
+        },
     }
+    if agreed is not None and agreed.labels is not None and agreed.labels.kind == "value":
+        settings["learning"] = {**layout.DEFAULTS["learning"], "loss": "squared-error"}
     deployment = layout.make(folder, clients, tuple(host or ()), port, settings)
+    if agreed is not None:
+        (folder / "app" / f"{tables.MODULE}.py").write_text(tables.task_module(agreed), encoding="utf-8")
     sites = f"{clients} site{'s' if clients > 1 else ''}"
     out.print(
         f"{folder}: a server on {deployment.hosts[0]}:{deployment.port} and {sites}; README.md has the next steps"
     )
     if host:
         err.print(f"warning: {files.warning(deployment.port)}", highlight=False)
+
+
+def _schema_with_labels(path: Path) -> Schema:
+    found = read_schema(path)
+    if found.labels is None:
+        raise DataError(f"{path}: names no column to predict; make a schema with 'pacfl schema init --labels COLUMN'")
+    return found
 
 
 @deploy.command()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 OTHER: Final = "other"
 CONSTANT: Final = "(constant)"
+MOST: Final = 10.0  # scales from the centre: a longer tail would be most of what angles, and gradients, see
 MAKE: Final = "pacfl schema init FILES... -o schema.json"
 
 
@@ -39,7 +40,7 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers: (value - centre) / scale, 0 where it is missing."""
+    """A column of numbers: (value - centre) / scale, at most 10 either way, 0 where it is missing."""
 
     name: str
     centre: float
@@ -55,7 +56,7 @@ class Number:
         """Its features, (n,) each."""
         values = numbers(table, self.name)
         absent = np.isnan(values)
-        scaled = np.where(absent, 0.0, (values - self.centre) / self.scale)
+        scaled = np.where(absent, 0.0, np.clip((values - self.centre) / self.scale, -MOST, MOST))
         return [scaled, *_indicator(self, absent)]
 
 
@@ -246,14 +247,20 @@ def write_schema(path: Path, schema: Schema) -> int:
 
 def read_schema(path: Path) -> Schema:
     """A schema from a file that anybody may have made, checked."""
-    found = read_json(path, "schema", MAKE)
     try:
-        listed, group = found["labels"], found["group"]
-        labels = None if listed is None else Labels(**{**listed, "classes": tuple(listed["classes"])})
-        schema = Schema(tuple(map(_column, found["columns"])), labels, group)
-        _check(schema)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return from_contents(read_json(path, "schema", MAKE))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"{path}: is no valid schema ({error}); was it damaged or edited?") from None
+
+
+def from_contents(found: dict[str, Any]) -> Schema:
+    """The schema that `as_json` gave; an error of Python says what cannot be."""
+    listed, group = found["labels"], found["group"]
+    labels = None if listed is None else Labels(**{**listed, "classes": tuple(listed["classes"])})
+    schema = Schema(tuple(map(_column, found["columns"])), labels, group)
+    _check(schema)
     return schema
 
 
