@@ -61,11 +61,17 @@ def test_a_score_is_student_s_t_as_a_normal_score_where_sizes_are_equal() -> Non
     assert scores == pytest.approx(norm.isf(p / 2))
 
 
+def test_columns_without_any_variance_have_a_finite_score() -> None:
+    all_missing, none_missing = column_angles(np.ones((20, 1))), column_angles(np.zeros((20, 1)))
+    assert column_scores(all_missing, none_missing).tolist() == [[[37.0], [37.0]]]
+    assert column_scores(all_missing, all_missing).tolist() == [[[0.0], [0.0]]]
+
+
 @pytest.mark.parametrize("labelled", [False, True])
 def test_pooled_halves_of_a_table_are_the_whole(labelled: bool) -> None:
     rng = np.random.default_rng(1)
-    x, y = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
-    made = [column_angles(x[rows], y[rows] if labelled else None) for rows in (slice(15), slice(15, None), slice(None))]
+    x, y = rng.normal(size=(80, 3)), rng.integers(0, 2, 80)
+    made = [column_angles(x[rows], y[rows] if labelled else None) for rows in (slice(35), slice(35, None), slice(None))]
     both, whole = pooled(made[:2]), made[2]
     assert both.names == whole.names
     assert both.counts.tolist() == whole.counts.tolist()

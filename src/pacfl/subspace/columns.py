@@ -33,7 +33,7 @@ UNLABELLED: Final = ""  # name of the one class of clients without labels
 CONSTANT: Final = 2.0  # times the root of the number of columns: longer than what columns have in common
 FEWEST: Final = 10  # samples of a class: of fewer, values that occur once in a while decide
 AT_ONCE: Final = 1 << 22  # scores of pairs
-MOST: Final = 1e3  # times the noise; more cannot be computed
+MOST: Final = 37.0  # times the noise: chance that shows more is less than the smallest number
 
 
 @dataclass(frozen=True, eq=False)
