@@ -166,6 +166,17 @@ def test_pooled_statistics_are_those_of_the_pooled_rows() -> None:
     assert pooled([(1, 1e12, 1e12), (999, 5.0, 2.0)]) == pytest.approx((5.0, 2.0), abs=0.02)
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e300])
+def test_numbers_of_any_size_have_a_scale(size: float) -> None:
+    """Squares of the first are 0, squares of the second are too large for floating-point numbers."""
+    x = np.random.default_rng(0).normal(5, 2, 1000)
+    assert centre_and_scale(size * x) == pytest.approx(tuple(size * v for v in centre_and_scale(x)), rel=0.01)
+    assert centre_and_scale(size * np.array([0.0, 1.0])) == pytest.approx((size / 2, size / 2))
+    assert pooled([(1, size, 2 * size), (1, size, 2 * size)]) == pytest.approx((size, 2 * size))
+    made = schema_of(table(age=size * np.arange(ROWS) ** 1.5))
+    assert np.isfinite(made.encode(table(age=[-size] * ROWS)).x).all()
+
+
 def test_parties_that_are_constant_in_different_ways_have_a_scale() -> None:
     assert pooled([(10, 8.0, 0.0), (10, 60.0, 0.0)])[1] > 0
     assert pooled([(10, 8.0, 0.0), (90, 8.0, 0.0)]) == (8.0, 0.0)

@@ -12,7 +12,7 @@ from typing import Final
 from scipy.special import ndtr
 
 from pacfl.errors import DataError
-from pacfl.features.description import IQR_OF_NORMAL, ColumnDescription, TableDescription
+from pacfl.features.description import IQR_OF_NORMAL, MOST_SQUARED, ColumnDescription, TableDescription
 from pacfl.features.schema import OTHER, Category, Column, Dropped, Labels, Number, Schema
 
 MOST_CATEGORIES: Final = 50  # of a column; the rest are `other`
@@ -50,6 +50,10 @@ def pooled(parties: Sequence[tuple[float, float, float]]) -> tuple[float, float]
     >>> pooled([(10, 5.0, 2.0), (30, 5.0, 2.0)])
     (5.0, 2.0)
     """
+    largest = max(max(abs(centre), scale) for _, centre, scale in parties)
+    if largest > MOST_SQUARED:
+        centre, scale = pooled([(weight, c / largest, s / largest) for weight, c, s in parties])
+        return centre * largest, scale * largest
     total = math.fsum(weight for weight, _, _ in parties)
     mean = math.fsum(weight * centre for weight, centre, _ in parties) / total
     variance = math.fsum(weight * (scale**2 + (centre - mean) ** 2) for weight, centre, scale in parties) / total

@@ -56,7 +56,8 @@ class Number:
         """Its features, (n,) each."""
         values = numbers(table, self.name)
         absent = np.isnan(values)
-        scaled = np.where(absent, 0.0, np.clip((values - self.centre) / self.scale, -MOST, MOST))
+        with np.errstate(over="ignore"):  # infinite, and then cut
+            scaled = np.where(absent, 0.0, np.clip((values - self.centre) / self.scale, -MOST, MOST))
         return [scaled, *_indicator(self, absent)]
 
 
