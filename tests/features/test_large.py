@@ -1,6 +1,8 @@
 """Files and folders that are larger than memory are signed in blocks, and say what goes on."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -146,3 +148,26 @@ def test_a_folder_without_any_readable_image_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((5, 5)))
     with pytest.raises(DataError, match="--skip-unreadable applies to folders of images only"):
         read_samples(tmp_path / "x.npy", Reading(skip_unreadable=True))
+
+
+def test_a_large_file_takes_little_memory(tmp_path: Path) -> None:
+    """160 MB of 32 bits would be 320 MB of 64 bits; scattered samples must not leave the file mapped either."""
+    program = f"""
+import resource, numpy as np
+from pathlib import Path
+from pacfl.signatures import sign_file
+path = Path({str(tmp_path)!r}) / "x.npy"
+array = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(625_000, 64))
+rng = np.random.default_rng(0)
+block = (rng.normal(size=(12_500, 64)) * np.geomspace(3, 0.1, 64) + 1).astype(np.float32)
+with path.open("r+b") as file:
+    file.seek(array.offset)
+    del array
+    for _ in range(50):
+        file.write(rng.permutation(block).tobytes())
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+sign_file(path, path.with_name("x.sig"))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 150, "megabytes"

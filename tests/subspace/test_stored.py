@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.linalg import subspace_angles
 
-from pacfl.features.arrays import ArrayFile
+from pacfl.features.arrays import array_file
 from pacfl.privacy.reduction import contrasted, reduced
 from pacfl.subspace import class_signatures, neighbours, signature, split_half_angles, stored
 from pacfl.subspace.stored import StoredSamples
@@ -140,7 +140,7 @@ def test_what_is_private_is_reduced_in_the_same_way() -> None:
 def test_a_file_of_any_order_and_type_is_that_array(tmp_path: Path, order: str, dtype: type) -> None:
     x = np.random.default_rng(0).integers(0, 2, (200, 5, 4)).astype(dtype)
     np.save(tmp_path / "x.npy", np.asarray(x, order=order))  # type: ignore[call-overload]
-    samples = StoredSamples(ArrayFile(tmp_path / "x.npy"))
+    samples = StoredSamples(array_file(tmp_path / "x.npy"))
     assert np.array_equal(np.concatenate(list(samples.blocks())), x)
     assert np.array_equal(samples.take(np.array([3, 100, 7])), x[[3, 100, 7]])
     assert np.array_equal(samples.subset(np.arange(200) % 3 == 1).take(slice(4, 6)), x[1::3][4:6])

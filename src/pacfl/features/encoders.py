@@ -25,25 +25,26 @@ Array = NDArray[Any]
 Encoder = Callable[[Any], Any]  # (n, ...) numbers, or (n,) texts -> (n, ...) numbers, or a sparse matrix
 
 VERSION: Final = 1  # of the built-in encoders: another one where the numbers change that they give
-QUIET: Final = 1e-6  # share of a channel's power that passes for silence: 60 dB below
+QUIET: Final = 1e-6  # share of a channel's power: 60 dB below it
 COLUMNS: Final = 1 << 15  # of n-grams: 384 KB in a signature of rank 3
 LENGTHS: Final = (3, 4, 5)  # characters of an n-gram
 WORDS: Final = re.compile(r"\w+|[^\w\s]")
 
 
 def spectrum(x: Array) -> Array:
-    """Signals (n, steps) or (n, steps, channels) -> log share of each frequency in the power of its channel.
+    """Signals (n, steps) or (n, steps, channels) -> the log power of each frequency in each channel.
 
-    The mean of a window is removed first, and a Hann taper hides its ends. Shares do not depend on units or gain, and
-    their logarithms are negative, so that the mean spectrum is a clear direction. (n, steps // 2 · channels).
+    The mean of a window is removed first, and a Hann taper hides its ends. Power is the mean square per frequency,
+    whatever the length of a window: a gain adds to all frequencies of a channel. Frequencies 60 dB below their channel
+    count as noise; a silent channel is 0. (n, steps // 2 · channels).
     """
     signals = _signals(x, "spectrum", fewest=4)
     taper = np.hanning(signals.shape[1] + 2)[1:-1, None]
     centred = signals - signals.mean(axis=1, keepdims=True)
-    power = np.abs(np.fft.rfft(centred * taper, axis=1)[:, 1:]) ** 2
+    power = np.abs(np.fft.rfft(centred * taper, axis=1)[:, 1:]) ** 2 / (taper**2).sum()
     total = power.sum(axis=1, keepdims=True)
-    shares = np.where(total > 0, power / np.where(total > 0, total, 1.0), 1 / power.shape[1])
-    return np.asarray(np.log(np.maximum(shares, QUIET)).reshape(len(signals), -1))
+    logs = np.log(np.maximum(power, QUIET * np.where(total > 0, total, 1.0)))
+    return np.asarray(np.where(total > 0, logs, 0.0).reshape(len(signals), -1))
 
 
 def standardise(x: Array) -> Array:

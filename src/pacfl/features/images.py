@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.errors import DataError, library
+from pacfl.features.arrays import MappedArray
 from pacfl.subspace.stored import LARGE, StoredSamples
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class PixelFile:
         """No images yet, of one shape."""
         self._file = tempfile.TemporaryFile(prefix="pacfl-")  # noqa: SIM115 - open as long as the object lives
         weakref.finalize(self, self._file.close)
+        self._mapped: MappedArray | None = None
         self.shape: tuple[int, ...] = (0, *shape)
 
     def append(self, image: Array) -> None:
@@ -67,8 +69,10 @@ class PixelFile:
         self.shape = (self.shape[0] + 1, *self.shape[1:])
 
     def __getitem__(self, rows: Any) -> Array:
-        self._file.flush()
-        return np.array(np.memmap(self._file, np.uint8, "r", shape=self.shape)[rows])
+        if self._mapped is None or self._mapped.shape != self.shape:
+            self._file.flush()
+            self._mapped = MappedArray(self._file, self.dtype, self.shape)
+        return self._mapped[rows]
 
 
 def _all_pixels(path: Path, files: list[Path], how: "Reading") -> tuple[Any, list[Path]]:

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, load_npz
 
 from pacfl.errors import DataError, PacflError
 from pacfl.features import encoders, text
-from pacfl.features.arrays import ArrayFile
+from pacfl.features.arrays import array_file
 from pacfl.features.images import images_in, read_images
 from pacfl.features.schema import Schema, read_encoded
 from pacfl.features.tables import CSV_KINDS, PARQUET_KINDS, kind_of, read_csv, read_parquet, refused_kind
@@ -198,7 +198,7 @@ def _read_npy(path: Path, how: Reading, load: Callable[[Path], Array] | None = N
             raise DataError(f"{path}: {what} for a {path.suffix} file are wanted in another .npy file, found no {at}")
         found.append(None if at is None else _load_npy(Path(at)))
     large = load is None and math.prod(array_shape(path)) > LARGE
-    x = StoredSamples(ArrayFile(path), on_progress=how.on_progress) if large else (load or _load_npy)(path)
+    x = StoredSamples(array_file(path), on_progress=how.on_progress) if large else (load or _load_npy)(path)
     return Samples(x, found[0], groups=found[1])
 
 
