@@ -1,6 +1,7 @@
 """The command line. The only place that prints."""
 
 import errno
+import json
 import sys
 from typing import Annotated
 
@@ -27,19 +28,29 @@ FULL = "; nothing is half written: make room, and give the same command again"
 
 
 def main() -> None:
-    """Run, and turn errors that the user can fix into one clear line and exit code 1."""
+    """Run, and turn errors that the user can fix into one clear line and exit code 1; with --json, an object too."""
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:
-            err.print("interrupted; nothing is half written, and the same command resumes", highlight=False)
+            words = "interrupted; nothing is half written, and the same command resumes"
+            err.print(words, highlight=False)
+            _print_for_programs("Interrupted", words, code)
         sys.exit(code)
     except click.ClickException as error:
         error.show()
+        _print_for_programs(type(error).__name__, error.format_message(), error.exit_code)
         sys.exit(error.exit_code)
     except (PacflError, OSError) as error:
-        remedy = FULL if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else ""
-        err.print(f"[bold red]error:[/] {escape(str(error))}{remedy}", soft_wrap=True)
+        words = str(error) + (FULL if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else "")
+        err.print(f"[bold red]error:[/] {escape(words)}", soft_wrap=True)
+        _print_for_programs(type(error).__name__, words, 1)
         sys.exit(1)
+
+
+def _print_for_programs(kind: str, words: str, code: int) -> None:
+    """The error on standard output, where --json was asked for."""
+    if "--json" in sys.argv:
+        print(json.dumps({"error": {"kind": kind, "message": words, "exit_code": code}}))
 
 
 def _show_version(asked: bool) -> None:
