@@ -1,5 +1,6 @@
 """Clusters in a real browser: the slider, the heat map, the members of each cluster."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,12 @@ from scipy.cluster.hierarchy import fcluster
 
 from pacfl.report.gather import gather
 from pacfl.signatures import folder as folders
+from pacfl.signatures.federation import join
+from pacfl.signatures.lifecycle import leave, replace_client
 from tests.report.browser import Open, choose, drawn, saved, slide
 from tests.report.folders import write_federation, write_labelled_federation, write_run
+from tests.signatures.test_federation import client
+from tests.signatures.test_lifecycle import three_groups
 
 
 def betas(merges: np.ndarray) -> list[float]:
@@ -109,6 +114,40 @@ def test_a_merge_that_a_newcomer_suggests_is_shown(opened: Open, tmp_path: Path)
     assert text == "client 4 is 5.00° from cluster 0 and 6.00° from cluster 1 of the run"
 
 
+def test_who_came_left_or_drifted_is_shown_with_the_numbers_of_the_federation(opened: Open, tmp_path: Path) -> None:
+    """Of clusters 0, 1 and 2, all of 1 left; one newcomer is near both others, one copied a signature, one drifted."""
+    folder = tmp_path / "sites"
+    folder.mkdir()
+    before = leave(three_groups(), three_groups().clusters()[1])
+    after = join(before, {"late": client(2, 70), "twin": client(0, 2)}).federation
+    near = replace(after.newcomers["late"], merge=True, runner_up=0)
+    after = replace(after, newcomers={**after.newcomers, "late": near})
+    after = replace_client(after, "g0-1", client(2, 71)).federation
+    folders.save(after, folder)
+    page = opened(folder)
+    drawn(page, "clusters")
+    text = page.execute_script("return document.querySelector('section').innerText")
+    assert "12 clients clustered; 2 joined and 4 left since." in text
+    assert "twin: its signature is nearer to that of g0-2" in text
+    assert "g0-1 drifted: " in text
+    assert "now it fits cluster 2" in text
+    assert "10 clients in 2 clusters" in text
+    assert page.execute_script("return document.querySelector('[data-newcomers]').dataset.newcomers") == "2"
+    placements = page.execute_script("return [...document.querySelectorAll('#placements li')].map(l => l.innerText)")
+    assert placements == [f"{name} {one.words()}" for name, one in after.newcomers.items()]
+    (merge,) = page.execute_script("return [...document.querySelectorAll('#merges li')].map(l => l.innerText)")
+    assert merge.startswith("late is ")
+    assert "times the noise from cluster 2 and " in merge
+    assert merge.endswith("times the noise from cluster 0 of the federation")
+    assert set(listed(page)) == {"0", "2"}
+    assert page.execute_script("return [...document.getElementById('pair-a').options].map(o => o.value)") == ["0", "2"]
+    strips = page.execute_script("""
+        const groups = [...document.querySelectorAll('[data-figure=clusters] svg g')];
+        return groups.filter(g => g.querySelector('path[fill]'))
+            .map(g => [...g.querySelectorAll('path')].map(p => p.getAttribute('fill')).sort().join());""")
+    assert len(set(strips)) == 1  # the cut and what is stored have the same colours
+
+
 def test_a_clicked_client_is_the_one_of_the_panel(opened: Open, small: Path) -> None:
     run = next(run for run in gather([str(small)], small).runs if run.clustering and run.seed == 0)
     assert run.clustering is not None
@@ -178,15 +217,22 @@ def test_the_axes_of_the_heat_map_name_the_clients_in_its_order(opened: Open, tm
     assert sorted(order) == sorted(names)
 
 
-def test_the_axes_of_a_run_number_the_clients_as_far_as_there_is_room(opened: Open, tmp_path: Path) -> None:
-    write_run(tmp_path / "runs", {"name": "pacfl"}, 0, 150)
+@pytest.mark.parametrize(("n", "labels"), [(100, 100), (150, 75)])
+def test_the_axes_name_a_hundred_clients_and_of_more_as_many_as_there_is_room_for(
+    opened: Open, tmp_path: Path, n: int, labels: int
+) -> None:
+    write_run(tmp_path / "runs", {"name": "pacfl"}, 0, n)
     page = opened(tmp_path / "runs")
     drawn(page, "clusters")
-    shown = page.execute_script(
-        "return [...document.querySelectorAll('[data-axis=rows] text')].map(t => t.textContent)"
-    )
-    assert len(shown) == len(set(shown)) == 50
-    assert set(shown) < {str(c) for c in range(150)}
+    for axis, at in (("rows", "y"), ("columns", "x")):
+        shown = page.execute_script(
+            f"return [...document.querySelectorAll('[data-axis={axis}] text')]"
+            f".map(t => [t.textContent, +t.getAttribute('{at}'), parseFloat(getComputedStyle(t).fontSize)])"
+        )
+        names, places, fonts = zip(*shown, strict=True)
+        assert len(names) == len(set(names)) == labels
+        assert set(names) <= {str(c) for c in range(n)}
+        assert min(np.diff(places)) > min(fonts) >= 8  # none covers another
 
 
 @pytest.mark.parametrize(
@@ -224,7 +270,10 @@ def test_how_clusters_differ_is_said_first_and_shown_for_the_chosen_pair(opened:
     page = opened(folder)
     text = "return document.getElementById(arguments[0]).innerText"
     assert page.execute_script(text, "diagnosis") == stored.diagnosis.words
-    assert stored.diagnosis.words in page.execute_script("return document.querySelector('section p').innerText")
+    first, second = page.execute_script("return [...document.querySelectorAll('section p')].map(p => p.innerText)")[:2]
+    assert first == stored.answer
+    assert first.startswith("Two groups: site 0, site 2, site 4, site 6 and site 1, site 3")
+    assert second == stored.diagnosis.words
     assert page.execute_script(text, "pair-words") == stored.explain(0, 1, "clusters").words
     assert page.execute_script(text, "pair-kind") == "concept: learn apart"
     rows = "return [...document.querySelectorAll('#pair-table tbody tr')].map(r => [...r.cells].map(c => c.innerText))"

@@ -9,8 +9,10 @@ import numpy as np
 
 from pacfl.errors import DataError
 from pacfl.report.summary import ClientClustering, Clients, SignatureFederation
+from pacfl.signatures import Federation
 from pacfl.signatures import folder as folders
 from pacfl.signatures.explaining import explanations
+from pacfl.subspace import MergeSuggestion
 from pacfl.subspace.diagnosis import cluster_pairs, evidence_on
 
 MOST_PAIRS: Final = 66  # of clusters that are all explained; of more, each cluster with its nearest other
@@ -28,7 +30,27 @@ def read(folder: Path) -> SignatureFederation:
         name=folder.resolve().name,
         hash=hashlib.blake2b((folder / folders.STATE).read_bytes(), digest_size=8).hexdigest(),
         clients=Clients.named(stored.names, [one.samples for one in stored.descriptions]),
-        clustering=ClientClustering(np.arange(n), clustering, clustering.merges()),
+        clustering=ClientClustering(
+            np.arange(n),
+            clustering,
+            clustering.merges(),
+            tuple(i for i, name in enumerate(stored.names) if name in stored.newcomers),
+            tuple(_merge(stored, name) for name in stored.merge_suggestions()),
+            " times the noise",
+        ),
+        answer=stored.answer,
         diagnosis=stored.diagnosis,
         explanations=tuple(explanations(stored, islice(pairs, MOST_EXPLAINED))),
+        history=stored.history(),
+        placements=tuple(f"{name} {one.words()}" for name, one in stored.newcomers.items()),
+        cautions=(
+            *(f"{name}: {words}" for name, one in stored.newcomers.items() for words in one.warnings()),
+            *(f"{name} {one.words()}; {one.fits_now()}" for name, one in stored.drifted.items()),
+        ),
     )
+
+
+def _merge(stored: Federation, name: str) -> MergeSuggestion:
+    """What a newcomer that is near two clusters suggests; distances in units of noise."""
+    one, clusters = stored.newcomers[name], stored.merge_suggestions()[name]
+    return MergeSuggestion(stored.names.index(name), clusters, (one.distance or 0.0, one.runner_up_distance or 0.0))

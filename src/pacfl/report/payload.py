@@ -36,6 +36,7 @@ def _federation(federation: SignatureFederation) -> dict[str, Any]:
         "clients": {"0": _clients(federation.clients)},
         "runs": [{**run, "clustering": _clustering(federation.clustering)}],
         "diagnosis": _diagnosis(federation),
+        "placements": list(federation.placements),
     }
 
 
@@ -155,6 +156,7 @@ def _clustering(of_clients: ClientClustering) -> dict[str, Any]:
             {"client": merge.newcomer, "clusters": list(merge.clusters), "distances": list(merge.distances)}
             for merge in of_clients.merge_suggestions
         ],
+        "mergeUnit": of_clients.merge_unit,
     }
 
 

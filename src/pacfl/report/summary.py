@@ -50,6 +50,7 @@ class ClientClustering:
     merges: Array  # (n - 1, 4) dendrogram of the distances that the threshold cuts, in scipy's form
     newcomers: tuple[int, ...] = ()  # clients
     merge_suggestions: tuple[MergeSuggestion, ...] = ()  # newcomers by their number as clients
+    merge_unit: str = "°"  # of their distances
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +86,12 @@ class SignatureFederation:
     hash: str  # of everything in the folder
     clients: Clients
     clustering: ClientClustering
+    answer: str  # in one sentence
     diagnosis: Diagnosis
     explanations: tuple[Explanation, ...]  # of pairs of clusters
+    history: str = ""  # who came and left since it was clustered
+    placements: tuple[str, ...] = ()  # of newcomers, in words
+    cautions: tuple[str, ...] = ()  # about newcomers and clients that drifted
 
 
 @dataclass(frozen=True, eq=False)

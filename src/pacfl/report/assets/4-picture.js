@@ -28,7 +28,8 @@ function heatPicture(clustered) {
 }
 
 const STRIP = 9;
-const LABEL = 10; // font size of the clients' names on the axes
+const LABEL = [8, 10]; // least and largest font size of the clients' names on the axes
+const MANY = 50; // clients from which the picture takes the whole width, so that each has a name
 const LONGEST_LABEL = 22; // characters
 // Of text over lines. Canvas is the page's background, dark or light, and white in a saved picture.
 const HALO = { stroke: "Canvas", "stroke-width": 3, "paint-order": "stroke" };
@@ -36,15 +37,17 @@ const HALO = { stroke: "Canvas", "stroke-width": 3, "paint-order": "stroke" };
 function layout(clustered, width) {
   const n = clustered.walls.length + 1;
   const names = Array.from({ length: n }, (_, place) => shortened(shortOf(clientAt(clustered, place))));
-  const label = 0.6 * LABEL * names.reduce((most, name) => Math.max(most, name.length), 0) + 8;
+  const label = 0.6 * LABEL[1] * names.reduce((most, name) => Math.max(most, name.length), 0) + 8;
   const left = Math.max(46, label),
     right = 8,
     tree = 190,
     top = 14;
-  const size = Math.max(120, Math.min(width - left - right, 760));
+  const size = Math.max(120, Math.min(width - left - right, n > MANY ? 1060 : 760));
+  const font = Math.max(LABEL[0], Math.min(LABEL[1], Math.floor(size / n) - 1));
   const highest = 1.04 * Math.max(clustered.threshold, ...clustered.tops);
   const strips = top + tree + 4;
-  const heat = strips + 3 * (STRIP + 3) + 4;
+  const flags = strips + 3 * (STRIP + 3) + 6;
+  const heat = flags + label;
   const x = (place) => left + ((place + 0.5) * size) / n;
   const y = (height) => top + tree * (1 - height / highest);
   return {
@@ -55,13 +58,15 @@ function layout(clustered, width) {
     n,
     highest,
     strips,
+    flags,
     heat,
     names,
-    below: heat + size + label,
+    font,
+    below: heat + size,
     x,
     y,
     width: left + size + right,
-    height: heat + size + label + 50,
+    height: heat + size + 50,
   };
 }
 
@@ -69,19 +74,20 @@ function layout(clustered, width) {
 const shortened = (name) =>
   name.length > LONGEST_LABEL ? `${name.slice(0, LONGEST_LABEL / 2)}…${name.slice(1 - LONGEST_LABEL / 2)}` : name;
 
-// Which client a row and a column of the heat map is; with many clients, every k-th has a label.
+// Which client a row of the heat map is, and a column of it and of the dendrogram above; with very many clients, every
+// k-th has a label.
 function clientLabels(at) {
-  const step = Math.ceil(((LABEL + 1) * at.n) / at.size);
+  const step = Math.ceil(((at.font + 1) * at.n) / at.size);
   const places = at.names.map((_, place) => place).filter((place) => place % step === 0);
   const row = (place) => {
-    const y = at.heat + ((place + 0.5) * at.size) / at.n + 0.35 * LABEL;
+    const y = at.heat + ((place + 0.5) * at.size) / at.n + 0.35 * at.font;
     return drawn("text", { x: at.left - 5, y, "text-anchor": "end" }, at.names[place]);
   };
   const column = (place) => {
-    const [x, y] = [at.x(place) + 0.35 * LABEL, at.heat + at.size + 5];
-    return drawn("text", { x, y, "text-anchor": "end", transform: `rotate(-90 ${x} ${y})` }, at.names[place]);
+    const [x, y] = [at.x(place) + 0.35 * at.font, at.heat - 4];
+    return drawn("text", { x, y, transform: `rotate(-90 ${x} ${y})` }, at.names[place]);
   };
-  const group = (axis, label) => drawn("g", { "data-axis": axis, "font-size": LABEL }, ...places.map(label));
+  const group = (axis, label) => drawn("g", { "data-axis": axis, "font-size": at.font }, ...places.map(label));
   return [group("rows", row), group("columns", column)];
 }
 
@@ -190,6 +196,19 @@ function marks(clustered, at) {
 
 const unused = (wanted, used) => (used.includes(wanted) ? (COLOURS.find((c) => !used.includes(c)) ?? wanted) : wanted);
 
+// The colour of each value is that of the cut which most of its places have; the largest come first.
+function coloursOf(values, colourAt) {
+  const counts = new Map();
+  values.forEach((k, place) => {
+    const key = `${k} ${colourAt(place)}`;
+    counts.set(key, { k, colour: colourAt(place), count: (counts.get(key)?.count ?? 0) + 1 });
+  });
+  const colours = new Map();
+  for (const { k, colour } of [...counts.values()].sort((a, b) => b.count - a.count))
+    if (!colours.has(k)) colours.set(k, unused(colour, [...colours.values()]));
+  return colours;
+}
+
 // Under the strip of the cut, in its colours where they agree: the clusters of the run, and the true clusters where
 // they are known. Newcomers have a mark, and clients in no cluster a cross.
 function fixedStrips(clustered, at) {
@@ -200,11 +219,10 @@ function fixedStrips(clustered, at) {
   const { clusters, at: chosen } = clustersAt(clustered, clustered.threshold);
   const strip = (row, value) => {
     const parts = new Map();
-    const colours = new Map();
+    const colours = coloursOf(clients.map(value), (place) => clusters[chosen[place]].colour);
     clients.forEach((client, place) => {
       const k = value(client, place);
       if (k < 0) return; // not known
-      if (!colours.has(k)) colours.set(k, unused(clusters[chosen[place]].colour, [...colours.values()]));
       const y = at.strips + row * (STRIP + 3);
       gather(parts, colours.get(k), `M${at.x(place - 0.5)} ${y}h${at.size / at.n}v${STRIP}h${-at.size / at.n}z`);
     });
@@ -215,7 +233,7 @@ function fixedStrips(clustered, at) {
   const title = (row, text) =>
     drawn("text", { x: at.left - 7, y: at.strips + row * (STRIP + 3) + 8, "text-anchor": "end", "font-size": 9 }, text);
   const late = new Set(clustered.newcomers);
-  const flags = clients.map((c, place) => (late.has(c) ? `M${at.x(place)} ${at.heat - 1}l-3 -5h6z` : "")).join("");
+  const flags = clients.map((c, place) => (late.has(c) ? `M${at.x(place)} ${at.flags}l-3 -5h6z` : "")).join("");
   const known = clientData().trueClusters.length > 0;
   const cross = (place) => `M${at.x(place) - 3} ${at.strips + STRIP + 4.5}l6 6m0 -6l-6 6`;
   const crosses = clients.flatMap((_, place) => (notPlaced(clustered, place) ? [cross(place)] : []));

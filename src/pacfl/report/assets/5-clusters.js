@@ -164,6 +164,7 @@ function step(direction) {
 }
 
 function showEvidence() {
+  document.querySelector("#clustering .split").classList.toggle("stacked", clustering().walls.length >= MANY);
   const clustered = clustering(),
     evidence = clustered.evidence,
     run = state.run.hash;
@@ -201,19 +202,26 @@ function showEvidence() {
   byId("merge-suggestions").replaceChildren(...aboutNewcomers(clustered));
 }
 
-function aboutNewcomers({ newcomers, mergeSuggestions }) {
+function aboutNewcomers({ newcomers, mergeSuggestions, mergeUnit }) {
   if (!newcomers.length) return [];
-  const placed =
-    `${newcomers.length} joined later and are marked ▾ above. They were assigned to the clusters of the run, and no ` +
-    "other client moved, so cutting the dendrogram of all clients may give other clusters.";
+  const kind = kindOfRun(),
+    are = newcomers.length === 1 ? "is" : "are",
+    placed =
+      `${newcomers.length} joined later and ${are} marked ▾ above. They were assigned to the clusters of the ${kind}, and no ` +
+      "other client moved, so cutting the dendrogram of all clients may give other clusters.";
   const about = [element("h3", {}, "Newcomers"), element("p", {}, placed)];
+  const { placements = [] } = experiment(),
+    shown = placements.slice(-MOST_LISTED);
+  if (shown.length < placements.length) about.push(element("p", {}, `The last ${shown.length}:`));
+  if (shown.length) about.push(element("ul", { id: "placements" }, ...shown.map((words) => element("li", {}, words))));
   if (!mergeSuggestions.length) return [...about, element("p", {}, "None of them is within β of two clusters.")];
   const spans = mergeSuggestions.map(({ client, clusters, distances }) => {
-    const [near, next] = distances.map((distance, i) => `${distance.toFixed(2)}° from cluster ${clusters[i]}`);
-    return element("li", {}, `${nameOf(client)} is ${near} and ${next} of the run`);
+    const away = (distance, i) => `${distance.toFixed(2)}${mergeUnit} from cluster ${clusters[i]}`;
+    const [near, next] = distances.map(away);
+    return element("li", {}, `${nameOf(client)} is ${near} and ${next} of the ${kind}`);
   });
   const title = element("p", {}, "Within β of two clusters, which suggests merging them:");
-  return [...about, title, element("ul", {}, ...spans)];
+  return [...about, title, element("ul", { id: "merges" }, ...spans)];
 }
 
 function clusterTable() {

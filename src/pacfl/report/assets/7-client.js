@@ -23,7 +23,7 @@ function showClient() {
     facts.push(`In the ${kindOfRun()} it ${inRun < 0 ? "cannot be judged and is in no cluster" : `is in cluster ${inRun}`}.`);
     if (clustered.newcomers.includes(client)) facts.push("It joined as a newcomer.");
     if (clustered.mergeSuggestions.some((merge) => merge.client === client))
-      facts.push("It is within β of two clusters of the run.");
+      facts.push(`It is within β of two clusters of the ${kindOfRun()}.`);
   }
   byId("client-facts").textContent = facts.join(" ");
   showNeighbours(clustered, place);
