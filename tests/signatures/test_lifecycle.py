@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from pacfl.errors import DataError
+from pacfl.features import Reading, init_schema
 from pacfl.privacy import private_signature, seeded
+from pacfl.signatures import cluster_files, sign_file
 from pacfl.signatures import federation as federations
 from pacfl.signatures import folder as folders
 from pacfl.signatures.federation import Federation
@@ -17,6 +19,7 @@ from pacfl.signatures.sigfile import SignatureFile
 from pacfl.subspace import proximity, signature, split_half_angles
 from tests.signatures.test_federation import client, federated, noise_alone
 from tests.signatures.test_labelled_federation import party, too_small, two_kinds
+from tests.signatures.test_table_signatures import write_site
 
 
 @cache
@@ -280,3 +283,28 @@ def test_history_counts_who_came_and_left() -> None:
     joined = federations.join(federated(), {"late": client(1, 99), "other": client(2, 0)}).federation
     assert federated().history() == ""
     assert leave(joined, ["g0-0", "other"]).history() == "10 clients clustered; 1 joined and 1 left since."
+
+
+def test_drift_of_a_column_is_noticed(tmp_path: Path) -> None:
+    """Hospitals of adults and of children: a hospital of adults that now has children drifted in its age."""
+    sites = [write_site(tmp_path / f"site{i}.csv", i, 60.0 if i < 4 else 8.0) for i in range(6)]
+    how = Reading(schema=init_schema(sites))
+    cluster_files(sites, reading=how, output=tmp_path / "federation")
+    before = folders.load(tmp_path / "federation")
+
+    def sent(seed: int, age: float) -> SignatureFile:
+        return sign_file(write_site(tmp_path / "site0.csv", seed, age), tmp_path / "site0.sig", reading=how)
+
+    same = replace_client(before, "site0", sent(0, 60.0), move=True)
+    assert same.federation is before
+    redrawn = replace_client(before, "site0", sent(30, 60.0))
+    assert not redrawn.drift.drifted
+    moved = replace_client(before, "site0", sent(31, 8.0), move=True)
+    assert moved.drift.drifted
+    assert moved.drift.compared == "columns"
+    assert (moved.before, moved.cluster) == (0, 1)
+    joined = federations.join(before, {"late": sent(32, 8.0)}).federation.newcomers["late"]
+    assert (joined.cluster, joined.runner_up, joined.too_small) == (1, 0, False)
+    assert joined.distance is not None
+    assert joined.runner_up_distance is not None
+    assert joined.distance < joined.runner_up_distance

@@ -12,7 +12,8 @@ from pacfl.signatures.federation import Federation, join
 from pacfl.signatures.placement import Drift
 from pacfl.signatures.sigfile import SignatureFile
 from pacfl.subspace import ClassSignatures, ClientSignature, Clustering, assign
-from pacfl.subspace.drift import pair_noise
+from pacfl.subspace.columns import ColumnAngles, column_scores, score_limit
+from pacfl.subspace.drift import FALSE_ALARMS, pair_noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,28 +84,44 @@ def replace_client(federation: Federation, name: str, new: SignatureFile, *, mov
 def _drift(federation: Federation, at: int, after: Federation, new: SignatureFile, fits: int) -> Drift:
     """The last client of `after` against the one at a position of the federation before."""
     old, angles = federation.clustering, new.split_half_angles.get(federation.clustering.measure, np.empty(0))
-    both, _ = assign(old, federation.clients(), [ClientSignature(after.bases[-1], angles, after.classes[-1])])
+    before, now = federation.descriptions[at].table, after.descriptions[-1].table
+    sent = ClientSignature(after.bases[-1], angles, after.classes[-1], now)
+    both, _ = assign(old, federation.clients(), [sent])
     shape = federation.settings.features, min(basis.shape[1] for basis in (federation.bases[at], after.bases[-1]))
     pair = pair_noise(both, at, len(federation.names), angles, shape)
-    limit = pair.limit()
-    return Drift(pair.compared, pair.size, limit, not pair.obstacle and pair.size > limit, fits, pair.obstacle)
+    by_columns = bool(old.evidence.get("columns")) and before is not None
+    limit = pair.limit(FALSE_ALARMS / 2 if by_columns else FALSE_ALARMS)
+    found = Drift(pair.compared, pair.size, limit, not pair.obstacle and pair.size > limit, fits, pair.obstacle)
+    return _of_columns(before, now, found) if by_columns and before is not None and now is not None else found
+
+
+def _of_columns(old: ColumnAngles, new: ColumnAngles, found: Drift) -> Drift:
+    """Drift of the column that differs most, if that shows more than the angle does; both at half the error rate."""
+    scores, limit = column_scores(old, new), score_limit([old, new], FALSE_ALARMS / 2)
+    if not scores.size or (not found.obstacle and scores.max() / limit < found.size / found.limit):
+        return found
+    return Drift("columns", float(scores.max()), limit, bool(scores.max() > limit), found.fits)
 
 
 def _is_same(federation: Federation, at: int, after: Federation) -> bool:
     """Whether the last client of `after` sent what it had sent before."""
+    before, now = federation.descriptions[at], after.descriptions[-1]
     return (
         np.array_equal(federation.bases[at], after.bases[-1])
-        and federation.descriptions[at] == after.descriptions[-1]
-        and _same_classes(federation.classes[at], after.classes[-1])
+        and replace(before, table=None) == replace(now, table=None)
+        and _same_arrays(before.table, now.table, ("counts", "means", "variances"))
+        and _same_arrays(federation.classes[at], after.classes[-1], ("counts", "directions", "split_half_angles"))
         and bool(np.isclose(federation.clustering.noise_scale[at], after.clustering.noise_scale[-1]))  # files round
     )
 
 
-def _same_classes(a: ClassSignatures | None, b: ClassSignatures | None) -> bool:
+def _same_arrays(
+    a: ClassSignatures | ColumnAngles | None, b: ClassSignatures | ColumnAngles | None, parts: tuple[str, ...]
+) -> bool:
+    """Whether the same classes have equal arrays."""
     if a is None or b is None:
         return a is b
-    parts = [(a.counts, b.counts), (a.directions, b.directions), (a.split_half_angles, b.split_half_angles)]
-    return a.names == b.names and all(np.array_equal(one, other) for one, other in parts)
+    return a.names == b.names and all(np.array_equal(getattr(a, part), getattr(b, part)) for part in parts)
 
 
 def _labelled(clustering: Clustering, at: int, label: int) -> Clustering:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pacfl.subspace import ClientSignature, Clustering, MergeSuggestion
 from pacfl.subspace.class_null import newcomer_limit
+from pacfl.subspace.columns import ColumnAngles, column_scores, pooled
 from pacfl.subspace.drift import CLOSE, FALSE_ALARMS, pair_noise
 from pacfl.subspace.noise_scale import noise_of_pairs, own_variance
 from pacfl.subspace.threshold import ERROR_RATE
@@ -73,7 +74,7 @@ def describe(
 ) -> dict[str, Newcomer]:
     """How newcomers, the last of the names and clients of the clustering `after`, were placed."""
     n, merges = len(before.labels), {suggestion.newcomer: suggestion for suggestion in suggestions}
-    view = _View(after, {k: np.flatnonzero(before.labels == k) for k in before.numbers})
+    view = _View(after, {k: np.flatnonzero(before.labels == k) for k in before.numbers}, clients)
     found = {}
     for i in range(n, len(names)):
         cluster = int(after.labels[i])
@@ -101,7 +102,7 @@ def describe(
 class Drift:
     """How far a client's new signature is from the one before, and where it would be placed now."""
 
-    compared: str  # classes or inputs
+    compared: str  # classes, inputs, or columns of a table
     size: float  # the angle between both, in units of noise: 1 is what two samples of one distribution show
     limit: float  # what they exceed in 1 % of cases
     drifted: bool
@@ -144,13 +145,18 @@ class _View:
 
     clustering: Clustering
     members: Mapping[int, Rows]  # of clusters, before newcomers came
+    clients: Sequence[ClientSignature]
 
     @cached_property
     def _everybody(self) -> Rows:
         return np.concatenate([np.empty(0, np.intp), *self.members.values()])
 
     def distances(self, newcomer: int) -> dict[int, float]:
-        """From the clusters that it can be compared with."""
+        """From the clusters that it can be compared with; where columns separate these, by the largest score."""
+        own = self.clients[newcomer].columns
+        if self.clustering.by_columns and own is not None:
+            scores = {k: column_scores(own, self._columns_of(k)) for k in self.members}
+            return {k: float(of_columns.max()) for k, of_columns in scores.items() if of_columns.size}
         found = {k: self.between(np.array([newcomer]), rows, newcomer) for k, rows in self.members.items()}
         return {k: float(np.sqrt(square)) for k, (square, evidence) in found.items() if evidence > 0}
 
@@ -159,7 +165,7 @@ class _View:
         clustering, rows = self.clustering, self.members
         square, evidence = self.between(rows[a], rows[b], newcomer)
         _, own = self.between(np.array([newcomer]), rows[b], newcomer)
-        if not evidence or clustering.reference_scale is None:
+        if not evidence or clustering.reference_scale is None or clustering.by_columns:
             return False
         limit = clustering.threshold / clustering.reference_scale
         if clustering.classes is not None and self._by_classes(newcomer):
@@ -178,6 +184,10 @@ class _View:
         own = own_variance(self.clustering.noise_scale, farthest)
         scale = noise_of_pairs(np.add.outer(own[a], own[b]), farthest)
         return float((self.clustering.proximity[block] / scale).mean()) ** 2, float((1 / scale**2).mean())
+
+    def _columns_of(self, cluster: int) -> ColumnAngles:
+        own = [self.clients[j].columns for j in self.members[cluster].tolist()]
+        return pooled([columns for columns in own if columns is not None])
 
     def _by_classes(self, newcomer: int) -> bool:
         classes = self.clustering.classes
