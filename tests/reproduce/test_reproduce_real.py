@@ -85,8 +85,8 @@ def test_every_method_has_its_score_and_its_clusters(wards: tuple[Item, Any]) ->
     scores, clusters = kind_of(own).tables(own, outcome)
     (row,) = scores.rows
     assert row[0] == "wards, error, 3 clients"
-    assert len(row) == 1 + len(COLUMNS)
-    assert all("±" in cell for cell in row[1:])
+    assert scores.head == ("data", *COLUMNS, "seeds")
+    assert all("±" in cell for cell in row[1:-1])
     of_cfl, of_fedavg = row[1 + list(COLUMNS).index("CFL")], row[1 + list(COLUMNS).index("FedAvg")]
     assert of_cfl == of_fedavg  # CFL does not split in two rounds
     assert clusters.rows[0][1] == "1"  # FedAvg's
@@ -101,8 +101,16 @@ def test_a_tie_is_marked_as_one(wards: tuple[Item, Any]) -> None:
         for run in outcome["runs"]
     ]
     (row,) = kind_of(own).tables(own, {**outcome, "runs": runs})[0].rows
-    marks = dict(zip(COLUMNS, (cell[-1] if cell[-1] in "▲≈" else "" for cell in row[1:]), strict=True))
+    marks = dict(zip(COLUMNS, (cell[-1] if cell[-1] in "▲≈" else "" for cell in row[1:-1]), strict=True))
     assert (marks["SOLO"], marks["FedAvg"], marks["CFL"], marks["PACFL"]) == ("▲", "", "≈", "")
+
+
+def test_only_seeds_that_all_methods_have_are_shown(wards: tuple[Item, Any]) -> None:
+    own, outcome = wards
+    fewer = [run for run in outcome["runs"] if (run["method"], run["seed"]) != ("cfl", 1)]
+    (row,) = kind_of(own).tables(own, {**outcome, "runs": fewer})[0].rows
+    assert row[-1] == "0"
+    assert not any("±" in cell for cell in row)
 
 
 def test_the_real_federations_are_of_four_kinds() -> None:

@@ -49,10 +49,11 @@ def _gains(run: Mapping[str, Any], ours: str | None, runs: Path) -> dict[str, An
 
 def tables(item: Item, outcome: Outcome) -> list[Table]:
     """Scores of all methods, and how many clusters each found."""
-    by_column = {column: [run for run in outcome["runs"] if run["column"] == column] for column in item.columns}
+    by_column = {column: _complete([r for r in outcome["runs"] if r["column"] == column]) for column in item.columns}
     run = {column: runs for column, runs in by_column.items() if runs}
     rows = tuple(
-        (_titled(column, runs), *(_cell(runs, *what) for what in COLUMNS.values())) for column, runs in run.items()
+        (_titled(column, runs), *(_cell(runs, *what) for what in COLUMNS.values()), _seeds(runs))
+        for column, runs in run.items()
     )
     lacking = [f"{column} ({outcome['missing'].get(column, NOT_RUN)})" for column in item.columns if column not in run]
     notes = (
@@ -66,9 +67,22 @@ def tables(item: Item, outcome: Outcome) -> list[Table]:
     }
     found = tuple((column, *(_clusters(runs, method) for method in clustered.values())) for column, runs in run.items())
     return [
-        Table(item.title, ("data", *COLUMNS), rows, notes),
+        Table(item.title, ("data", *COLUMNS, "seeds"), rows, notes),
         Table("Clusters at the end", ("data", *clustered), found),
     ]
+
+
+def _complete(runs: Runs) -> Runs:
+    """The runs of the seeds that all methods which were run have in common."""
+    methods = {run["method"] for run in runs}
+    common = {run["seed"] for run in runs}
+    for method in methods:
+        common &= {run["seed"] for run in runs if run["method"] == method}
+    return [run for run in runs if run["seed"] in common]
+
+
+def _seeds(runs: Runs) -> str:
+    return " ".join(map(str, sorted({run["seed"] for run in runs})))
 
 
 def _titled(column: str, runs: Runs) -> str:
