@@ -245,7 +245,7 @@ def test_pairs_without_evidence_do_not_change_the_dendrogram():
 def test_simulated_federations_are_merged_as_real_ones():
     variances = np.random.default_rng(1).random((24, 3, 1)).astype(np.float32) + 0.5
     variances[0, 1:] = np.inf
-    squares, weights = _null_sums(variances, np.array([5.0]), 4, np.random.default_rng(2))
+    squares, weights = _null_sums(variances, np.full((3, 1), 5.0), 4, np.random.default_rng(2))
     off = np.where(np.eye(24, dtype=bool), 0.0, 1.0)
     highest_merges, highest_contrasts = _heights(squares.copy(), weights)
     for one in range(4):
@@ -313,6 +313,25 @@ def test_contrasts_do_not_depend_on_how_well_the_noise_is_known(factor):
     np.testing.assert_allclose(merge_contrasts(pairs.rescaled(factor), other), merge_contrasts(pairs, tree))
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_class_whose_noise_has_one_dimension_separates_nobody(seed: int) -> None:
+    """As that of handwritten ones, which vary in their slant: chance pulls clients apart further than in many."""
+    rng = np.random.default_rng(seed)
+    means, slant = rng.normal(size=(8, 60)), rng.normal(size=60)
+    clients = []
+    for i in range(40):
+        classes = rng.choice(8, 2, replace=False) if i % 3 else np.array([0, rng.integers(1, 8)])
+        noise = [
+            0.3 * slant * rng.normal(size=(24, 1)) + 0.05 * rng.normal(size=(24, 60))
+            if c == 0
+            else 2 * rng.normal(size=(24, 60))
+            for c in classes
+        ]
+        x = np.concatenate([means[c] + own for c, own in zip(classes, noise, strict=True)])
+        clients.append(class_signatures(x, np.repeat(classes, 24)))
+    assert cluster_classes(clients, 0.001).labels.max() == 0
+
+
 def test_limits_from_a_panel_of_clients_are_not_lower_than_those_of_all(monkeypatch):
     variances = np.exp(np.random.default_rng(0).uniform(-1, 1, (60, 1, 1))) * np.ones((60, 3, 1))
     noise = ClassNoise(
@@ -321,7 +340,7 @@ def test_limits_from_a_panel_of_clients_are_not_lower_than_those_of_all(monkeypa
         typical=np.ones((3, 2)),
         excess=np.ones((3, 2)),
         reference=np.ones((3, 2)),
-        spread=np.array([6.0, 1.0]),
+        spread=np.tile([6.0, 1.0], (3, 1)),
     )
     of_all, _ = class_null.class_limits(noise, 0.001, np.random.default_rng(1))
     monkeypatch.setattr(class_null, "PANEL", 20)
@@ -338,7 +357,7 @@ def test_the_sum_of_very_many_classes_is_simulated_with_its_mean_and_spread(monk
     made = {}
     for classes in (24, 60):
         monkeypatch.setattr(class_null, "CLASSES", classes)
-        squares, weights = _null_sums(variances, np.array([12.0]), 4000, np.random.default_rng(2))
+        squares, weights = _null_sums(variances, np.full((60, 1), 12.0), 4000, np.random.default_rng(2))
         made[classes] = weights, squares.mean(axis=0), squares.std(axis=0)
     upper = np.triu_indices(6, 1)
     for few, all_of_them, within in zip(made[24], made[60], (1e-5, 0.01, 0.06), strict=True):

@@ -1,6 +1,7 @@
 """What a federation folder stores of classes: the signatures of each client's, and how they were compared."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -82,6 +83,7 @@ def clusters_from(settings: Mapping[str, Any] | None, state: State) -> ClassClus
     given = dict(settings)
     arrays = (state[f"class_{part}"] for part in ("variances", "typical", "excess", "reference", "spread"))
     noise = ClassNoise(tuple(given.pop("names")), *arrays)
+    noise = replace(noise, spread=np.broadcast_to(noise.spread, noise.typical.shape))  # formats to 5 had one for all
     pairs = ClassPairs(*(squareform(part) for part in state["class_pairs"]))
     given |= {key: tuple(given[key]) for key in ("heights", "directions")}
     return ClassClusters(labels=state["labels"], pairs=pairs, noise=noise, limits=state["class_limits"], **given)
@@ -119,7 +121,7 @@ def are_valid(clustering: Clustering, made: Sequence[ClassSignatures | None]) ->
         and known <= set(noise.names)
         and variances.shape == (n, len(noise.names), RANK)
         and noise.typical.shape == noise.excess.shape == noise.reference.shape == variances.shape[1:]
-        and noise.spread.shape == (RANK,)
+        and noise.spread.shape == variances.shape[1:]
         and classes.limits.ndim == 1
         and len(classes.limits) > 0
         and all(part.shape == (n, n) and np.isfinite(part).all() and (part >= 0).all() for part in classes.pairs.parts)

@@ -248,9 +248,12 @@ def _within(pairs: ClassPairs, labels: Labels, noise: ClassNoise) -> float:
     if weights == 0 or squares == 0:
         return 1.0
     shared = same.sum(axis=1) > 1
-    terms = np.isfinite(noise.variances[shared]).sum(axis=(0, 1))  # of each rank
+    terms = np.isfinite(noise.variances[shared]).sum(axis=0)  # of each class and rank
     by_chance = DOUBTFUL * np.sqrt((2 / noise.spread * terms).sum()) / max(int(terms.sum()), 1)
     differs = float(np.log(squares / weights))
+    if labels.any():  # of normal noise that is cut in two at its mean in d dimensions, 1 - 2 / (π d) is left inside
+        evidence = (noise.reference**2 / noise.variances[shared]).sum(axis=0)
+        differs -= float(np.log1p(-2 / np.pi * (evidence / noise.spread).sum() / evidence.sum()))
     return float(np.exp(max(differs, min(differs + by_chance, 0.0))))
 
 

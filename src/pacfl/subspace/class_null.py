@@ -53,12 +53,13 @@ def _null_sums(variances: Floats, spread: Array, batch: int, rng: np.random.Gene
     """
     n = len(variances)
     squares, weights = np.zeros((batch, n, n), np.float32), np.zeros((n, n), np.float32)
-    spectra = [np.sqrt(noise_spectrum(dimensions)).astype(np.float32) for dimensions in spread]
     order = np.argsort(-(1 / variances).sum(axis=(0, 2)), kind="stable")
-    for of_class in variances[:, order[:CLASSES]].swapaxes(0, 1):
+    for c in order[:CLASSES].tolist():
+        of_class = variances[:, c]
         anybody = np.flatnonzero(np.isfinite(of_class).any(axis=1))
         if len(anybody) < 2:
             continue
+        spectra = [np.sqrt(noise_spectrum(dimensions)).astype(np.float32) for dimensions in spread[c]]
         # Directions of one class turn together
         drawn = rng.standard_normal((batch, len(anybody), max(map(len, spectra))), np.float32)
         for variance, scales in zip(of_class[anybody].T, spectra, strict=True):
@@ -83,7 +84,7 @@ def _null_sums(variances: Floats, spread: Array, batch: int, rng: np.random.Gene
                 squares[:, *at] += squared
                 weights[at] += weight
     if len(order) > CLASSES:
-        _add_normal(squares, weights, variances[:, order[CLASSES:]], spread, rng)
+        _add_normal(squares, weights, variances[:, order[CLASSES:]], spread[order[CLASSES:]], rng)
     return squares, weights
 
 
@@ -91,8 +92,8 @@ def _add_normal(squares: Floats, weights: Floats, variances: Floats, spread: Arr
     """Add the sums over many classes: normal, with the part of each client's own noise and that of each pair."""
     batch, n, _ = squares.shape
     total, of_clients, of_pairs = (np.zeros((n, n), np.float32) for _ in range(3))
-    for variance in variances.swapaxes(0, 1):
-        for own, dimensions in zip(variance.T, spread, strict=True):
+    for variance, of_class in zip(variances.swapaxes(0, 1), spread, strict=True):
+        for own, dimensions in zip(variance.T, of_class, strict=True):
             owners = np.flatnonzero(np.isfinite(own))
             at, own = np.ix_(owners, owners), own[owners]
             weight = 2 / (own[:, None] + own)
@@ -183,5 +184,4 @@ def newcomer_variance(noise: ClassNoise, newcomer: int, members: NDArray[np.intp
     own_part = (np.where(both, own, 0.0) / sums * (2 / sums)).sum(axis=0)[used] / weights[used]
     count = both.sum(axis=0)[used]
     spread = own_part**2 + ((1 - own_part) ** 2 + 2 * own_part * (1 - own_part)) / count
-    of_rank = np.broadcast_to(2 / noise.spread, noise.variances.shape[1:]).ravel()[used]
-    return float((of_rank * shares[used] ** 2 * spread).sum())
+    return float(((2 / noise.spread).ravel()[used] * shares[used] ** 2 * spread).sum())

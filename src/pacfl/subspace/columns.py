@@ -318,6 +318,6 @@ def _limits(counts: Array, error_rate: float, seed: int) -> Limits:
     Heights alone: many clients may have the same share of a rare value, and no distance inside a group to compare with.
     """
     one = np.ones((1, 1))
-    noise = ClassNoise(("",), (1 / counts)[:, None, None], one, one, one / np.sqrt(np.median(counts)), np.ones(1))
+    noise = ClassNoise(("",), (1 / counts)[:, None, None], one, one, one / np.sqrt(np.median(counts)), one)
     limits, _ = class_limits(noise, 2 * error_rate, np.random.default_rng(seed))  # half of it is for contrasts
     return by_height(limits.heights)

@@ -30,6 +30,8 @@ DETERMINED: Final = 45.0  # degrees
 WEAK: Final = 70.0  # degrees
 MANY: Final = 10  # clients with that direction
 
+FEW: Final = 4.0  # clients with a class, whose spread of noise counts as much as that of all classes
+
 # Noise for privacy is simulated, and known: directions that it determines no better are not compared.
 MOST_NOISE: Final = 60.0  # degrees
 
@@ -81,12 +83,12 @@ class ClassNoise:
     typical: Array  # (classes, rank) degrees² × samples
     excess: Array  # (classes, rank) noise between clients over the predicted, where samples determine it weakly
     reference: Array  # (classes, rank) degrees, which weights are relative to: the noise of a typical class, or its own
-    spread: Array  # (rank,) of the noise: its squared lengths have mean 1, variance 2 / d in d dimensions
+    spread: Array  # (classes, rank) of the noise: its squared lengths have mean 1, variance 2 / d in d dimensions
 
     @property
     def dimensions(self) -> float:
-        """Of the noise of first directions."""
-        return float(self.spread[0])
+        """Of the noise of first directions, in the mean over classes."""
+        return _mean_dimensions(self.spread[:, 0])
 
     def only(self, which: Sequence[int]) -> "ClassNoise":
         """As if classes had only some of the directions."""
@@ -117,7 +119,7 @@ class ClassNoise:
     def named(self, names: Collection[str]) -> "ClassNoise":
         """The noise of the classes with these names."""
         at = [k for k, name in enumerate(self.names) if name in names]
-        of_classes = {key: getattr(self, key)[at] for key in ("typical", "excess", "reference")}
+        of_classes = {key: getattr(self, key)[at] for key in ("typical", "excess", "reference", "spread")}
         return replace(self, names=tuple(self.names[k] for k in at), variances=self.variances[:, at], **of_classes)
 
 
@@ -159,7 +161,7 @@ def class_noise(
     of_own = _of_halves(own / np.maximum(size, 1), size / half)
     halves = np.fmax(_of_halves(variances, size / half), _of_similar(of_own, half))
     halves[private] = np.where(variances[private] < MOST_NOISE**2, 0.0, 90.0)
-    spread = _spread(angles**2 / variances[..., None], halves) if known is None else known.spread
+    spread = _spread(angles**2 / variances[..., None], halves)
     weak = (halves > DETERMINED) & (halves <= WEAK) & (size <= MOST_SAMPLES) & weakly
     variances[(halves > DETERMINED) & ~weak] = np.inf
     if known is None:
@@ -169,7 +171,7 @@ def class_noise(
     of_all = np.array([np.sqrt(np.median(own)) if len(own) else 1.0 for own in finite])
     reference = np.tile(of_all, (len(names), 1))
     if known is not None:
-        reference[was] = known.reference
+        reference[was], spread[was] = known.reference, known.spread
     return ClassNoise(names, variances, typical, excess, reference, spread)
 
 
@@ -256,15 +258,29 @@ def _between(
 
 
 def _spread(ratios: Array, halves: Array) -> Array:
-    """Dimensions of the noise of each rank, from squared split-half angles over their predicted means: (rank,)."""
-    found = np.ones(RANK)
+    """Dimensions of the noise, from squared split-half angles over their predicted means: (classes, rank).
+
+    Classes differ: handwritten ones vary in hardly more than their slant. The fewer clients have a class, the nearer is
+    its spread to that of all classes.
+    """
+    found = np.ones(ratios.shape[1:3])
     for k in range(RANK):
         own = np.where(halves[:, :, k] <= WEAK, ((ratios[:, :, k] - 1) ** 2).mean(axis=2), np.nan)
         known = ~np.isnan(own)
         of_clients = np.where(known, own, 0.0).sum(axis=1)[known.any(axis=1)] / known.sum(axis=1)[known.any(axis=1)]
-        if len(of_clients):
-            found[k] = np.clip(2 / max(_robust_mean(of_clients), 1e-9), 1, 1000)
+        if not len(of_clients):
+            continue
+        of_all = _robust_mean(of_clients)
+        for c, has in enumerate(known.T):
+            alone = _robust_mean(own[has, c]) if has.any() else of_all
+            shrunk = (has.sum() * alone + FEW * of_all) / (has.sum() + FEW)
+            found[c, k] = np.clip(2 / max(shrunk, 1e-9), 1, 1000)
     return found
+
+
+def _mean_dimensions(dimensions: Array) -> float:
+    """Of noise whose squared lengths have the mean variance of all."""
+    return float(2 / (2 / dimensions).mean()) if len(dimensions) else 1.0
 
 
 def _robust_mean(values: Array) -> float:
