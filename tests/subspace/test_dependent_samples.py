@@ -152,7 +152,7 @@ def test_large_groups_are_condensed_without_loss_of_noise(monkeypatch: pytest.Mo
 
 def test_condensed_rows_have_the_second_moments() -> None:
     x = independent(np.random.default_rng(0), 1000)
-    made = condensed(x, 24)
+    made = condensed(x, np.arange(1000), 24)
     assert made.shape == (24, FEATURES)
     np.testing.assert_allclose(made.T @ made, x.T @ x, atol=1e-9 * (x.T @ x).max())
 

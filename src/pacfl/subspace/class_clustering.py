@@ -251,9 +251,10 @@ def _within(pairs: ClassPairs, labels: Labels, noise: ClassNoise) -> float:
     terms = np.isfinite(noise.variances[shared]).sum(axis=0)  # of each class and rank
     by_chance = DOUBTFUL * np.sqrt((2 / noise.spread * terms).sum()) / max(int(terms.sum()), 1)
     differs = float(np.log(squares / weights))
-    if labels.any():  # of normal noise that is cut in two at its mean in d dimensions, 1 - 2 / (π d) is left inside
+    if labels.any() and differs < 0:  # cut in two at its mean, normal noise of d dimensions has 1 - 2 / (π d) inside
         evidence = (noise.reference**2 / noise.variances[shared]).sum(axis=0)
-        differs -= float(np.log1p(-2 / np.pi * (evidence / noise.spread).sum() / evidence.sum()))
+        left = np.log1p(-2 / np.pi * (evidence / noise.spread).sum() / evidence.sum())
+        differs = min(differs - float(left), 0.0)
     return float(np.exp(max(differs, min(differs + by_chance, 0.0))))
 
 
