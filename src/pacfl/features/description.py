@@ -195,7 +195,7 @@ def _of_labels(name: str, column: Any, minimum_count: int) -> ColumnDescription:
 
 
 def _numbers_rows(name: str, values: Array) -> bool:
-    """Whether integers tell rows apart and measure nothing."""
+    """Whether integers distinguish rows and measure nothing."""
     distinct = np.unique(values)
     if not (distinct == np.rint(distinct)).all():
         return False

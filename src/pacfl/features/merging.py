@@ -173,7 +173,7 @@ def _of_parties(parties: Mapping[str, TableDescription], name: str) -> dict[str,
 
 
 def _check_complete(parties: Mapping[str, TableDescription], by_name: Mapping[str, Parties]) -> None:
-    """Refuse columns that some party lacks: filled in, they would tell parties apart by what they record."""
+    """Refuse columns that some party lacks: filled in, they would distinguish parties by what they record."""
     found = []
     for name, having in by_name.items():
         lacking = [party for party in parties if party not in having]
