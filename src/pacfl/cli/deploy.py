@@ -1,4 +1,4 @@
-"""Federations on real machines: deploy init, up, down, deliver, status; status."""
+"""Federations on real machines: deploy init, approve, up, down, deliver, status; status."""
 
 import json
 import time
@@ -34,6 +34,9 @@ def init(
         list[str] | None,
         typer.Option(help="Name or address of the server, for the sites; may be repeated. Default: loopback."),
     ] = None,
+    bind: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="IPv4 address on which the server listens; 0.0.0.0 for all.")
+    ] = "127.0.0.1",
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Port of the server. Default: 8443, or a free one.")
     ] = None,
@@ -48,7 +51,7 @@ def init(
     """Write certificates, keys, start scripts and a README for the operator into a new folder."""
     with _flower():
         from pacfl.flower import tables
-        from pacfl.flower.deploy import files, layout
+        from pacfl.flower.deploy import layout
     agreed = None if schema is None else _schema_with_labels(schema)
     settings: dict[str, dict[str, Any]] = {
         "algorithm": {"name": algorithm},
@@ -61,15 +64,18 @@ def init(
     }
     if agreed is not None and agreed.labels is not None and agreed.labels.kind == "value":
         settings["learning"] = {**layout.DEFAULTS["learning"], "loss": "squared-error"}
-    deployment = layout.make(folder, clients, tuple(host or ()), port, settings)
-    if agreed is not None:
-        (folder / "app" / f"{tables.MODULE}.py").write_text(tables.task_module(agreed), encoding="utf-8")
+    modules = {} if agreed is None else {tables.MODULE: tables.task_module(agreed)}
+    deployment = layout.make(folder, clients, tuple(host or ()), port, settings, bind=bind, modules=modules)
     sites = f"{clients} site{'s' if clients > 1 else ''}"
     out.print(
         f"{folder}: a server on {deployment.hosts[0]}:{deployment.port} and {sites}; README.md has the next steps"
     )
-    if host:
-        err.print(f"warning: {files.warning(deployment.port)}", highlight=False)
+    if host and bind == layout.LOOPBACK[0]:
+        err.print(
+            f"note: the server listens on {bind} only, so sites need a tunnel to it; --bind 0.0.0.0 listens on all "
+            "addresses of its machine",
+            highlight=False,
+        )
 
 
 def _schema_with_labels(path: Path) -> Schema:
@@ -77,6 +83,32 @@ def _schema_with_labels(path: Path) -> Schema:
     if found.labels is None:
         raise DataError(f"{path}: names no column to predict; make a schema with 'pacfl schema init --labels COLUMN'")
     return found
+
+
+@deploy.command()
+def approve(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a site, of a server, or of a deployment.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Approve without a question.")] = False,
+) -> None:
+    """Show the app that waits for approval (hash, files, changes), and let it run here if you approve it.
+
+    In the folder of a deployment, the app in app/ is approved for the server, and for sites on this machine. Sites
+    elsewhere approve it themselves.
+    """
+    with _flower():
+        from pacfl.flower.deploy import approval, layout
+    whole = (folder / layout.FILE).exists()
+    content, origin = approval.candidate(folder / "server" if whole else folder)
+    out.print(f"an app, {origin}:", highlight=False)
+    for line in approval.review(folder / "server" if whole else folder, content):
+        print(line)
+    if not yes:
+        typer.confirm(f"Let this app run in {folder}?", abort=True)
+    if whole:
+        layout.approve(folder, content)
+    else:
+        approval.approve(folder, content)
+    out.print(f"approved {approval.digest(content)}", highlight=False, soft_wrap=True)
 
 
 @deploy.command()

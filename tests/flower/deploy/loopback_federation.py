@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from pacfl.experiment.store import RunFolder
 from pacfl.flower import status
 from pacfl.flower.client_registry import fingerprint
-from pacfl.flower.deploy import layout, loopback, processes
+from pacfl.flower.deploy import keys, layout, loopback, processes
 
 
 @dataclass(frozen=True)
@@ -97,3 +98,35 @@ def deployed(folder: Path, sites: int, settings: dict[str, dict[str, Any]]) -> I
         yield Loopback(folder)
     finally:
         list(loopback.down(folder))
+
+
+def rejected_node(sites: Loopback, kind: str) -> str:
+    """Connect without a key, with one that nobody registered, or one that a site is using; the error."""
+    folder = sites.folder / "rejected" / kind.replace(" ", "-")
+    folder.mkdir(parents=True)
+    plan = layout.load(sites.folder)
+    command = [
+        str(Path(sys.executable).parent / "flower-supernode"),
+        *("--root-certificates", str(sites.folder / "server" / "ca.crt")),
+        *("--superlink", f"127.0.0.1:{plan.port}", "--host", "127.0.0.1", "--port", str(layout.free_ports(1)[0])),
+        *("--max-retries", "1"),
+    ]
+    if kind == "unknown":
+        keys.write_node_key(folder)
+    key = sites.folder / "sites" / "0" / "node.key" if kind == "in use" else folder / "node.key"
+    command += [] if kind == "none" else ["--auth-supernode-private-key", str(key)]
+    log = folder / "log"
+    environment = {**loopback._environment(), "FLWR_HOME": str(folder / "flwr")}
+    processes.start(sites.folder, f"rejected-{kind}", command, environment, log)
+    try:
+        sites.wait(
+            f"a node with a key {kind} is refused",
+            lambda: f"rejected-{kind}" not in processes.running(sites.folder) or "ERROR" in log.read_text(),
+            90,
+        )
+        time.sleep(1.0)
+    finally:
+        processes.stop(sites.folder, f"rejected-{kind}")
+    text = " ".join(re.sub(r"\x1b\[\d+m", "", log.read_text(errors="replace")).split())
+    found = re.search(r"Exit Code: (\d+) (.{0,1000}?)(For more information|Traceback|$)", text)
+    return f"exit code {found[1]}, {found[2].strip()}" if found else text[-300:]

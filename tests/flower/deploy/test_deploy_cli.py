@@ -72,32 +72,34 @@ def test_init_writes_a_deployment_whose_processes_are_down(tmp_path: Path) -> No
     }
 
 
-DANGER = "can register keys and run code at every site"
-
-
-def test_init_for_other_machines_warns_that_the_port_lets_anybody_run_code(tmp_path: Path) -> None:
-    done = CliRunner().invoke(
-        app, ["deploy", "init", str(tmp_path / "d"), "--clients", "2", "--host", "fl.example.org", "--port", "8444"]
-    )
+@pytest.mark.parametrize(
+    ("options", "bind", "note"),
+    [
+        ([], "127.0.0.1", ""),
+        (["--host", "fl.example.org"], "127.0.0.1", "listens on 127.0.0.1 only"),
+        (["--host", "fl.example.org", "--bind", "0.0.0.0"], "0.0.0.0", ""),
+        (["--host", "fl.example.org", "--bind", "192.0.2.7"], "192.0.2.7", ""),
+    ],
+)
+def test_a_server_listens_on_loopback_unless_asked_otherwise(
+    options: list[str], bind: str, note: str, tmp_path: Path
+) -> None:
+    done = CliRunner().invoke(app, ["deploy", "init", str(tmp_path / "d"), "--clients", "2", *options])
     assert done.exit_code == 0
-    for text in (done.stderr, (tmp_path / "d" / "README.md").read_text()):
-        said = " ".join(text.split())
-        assert f"Whoever reaches port 8444 of the server {DANGER}" in said
-        assert "firewall or a VPN" in said
-    assert "warning" in done.stderr
-    assert DANGER not in done.stdout
+    assert bool(done.stderr) == bool(note)
+    assert note in done.stderr
+    assert f"--host {bind} " in (tmp_path / "d" / "server" / "start.sh").read_text()
+    assert "--host 127.0.0.1 " in (tmp_path / "d" / "sites" / "0" / "start.sh").read_text()
+    own = bind if bind == "192.0.2.7" else "127.0.0.1"  # where the server's own processes find it
+    for script in ("start.sh", "run.sh", "register.sh"):
+        assert f"{own}:" in (tmp_path / "d" / "server" / script).read_text()
 
 
-def test_init_for_this_machine_has_nothing_to_warn_of(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["deploy", "init", str(tmp_path / "d"), "--clients", "2"])
-    assert done.stderr == ""
-    assert "--host 127.0.0.1" in (tmp_path / "d" / "server" / "start.sh").read_text()
-    assert DANGER not in " ".join((tmp_path / "d" / "README.md").read_text().split())
-
-
-def test_the_guide_warns_before_its_first_command() -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "deployment.md").read_text()
-    assert DANGER in " ".join(guide.partition("```")[0].replace("\n> ", " ").split())
+@pytest.mark.parametrize("options", [["--bind", "0.0.0.0"], ["--host", "fl.example.org", "--bind", "eth0"]])
+def test_an_address_to_listen_on_that_cannot_be_is_refused(options: list[str], tmp_path: Path) -> None:
+    with pytest.raises(DeployError, match="listens on"):
+        invoke("deploy", "init", tmp_path / "d", "--clients", 2, *options)
+    assert not (tmp_path / "d").exists()
 
 
 def test_down_where_nothing_runs_does_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Real processes on loopback, with TLS and authentication: a small federation, and the long tests with -m slow.
+"""Real processes on loopback, with TLS and authentication: the long tests.
 
 pytest -m slow -s tests/flower/deploy prints the rows of a table in docs/deployment.md.
 """
@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 from flwr.app import Context, RecordDict
-from loopback_federation import Loopback, deployed
+from loopback_federation import Loopback, deployed, rejected_node
 from lying_site import hostile_worker
 
 from pacfl.flower import digits
-from pacfl.flower.deploy import keys, loopback, processes
-from pacfl.flower.deploy.layout import free_ports
+from pacfl.flower.deploy import loopback
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -28,19 +27,6 @@ LEARNING = {"epochs": 1, "batch_size": 10, "lr": 0.05, "momentum": 0.5}
 
 def schedule(rounds: int) -> dict[str, object]:
     return {"rounds": rounds, "participation": 1.0}
-
-
-def test_two_sites_federate_and_an_unregistered_node_is_refused(short_path: Path) -> None:
-    federation = {"minimum-clients": 2, "deadline": DEADLINE}
-    with deployed(short_path, 2, {"federation": federation, "schedule": schedule(1), "learning": LEARNING}) as sites:
-        sites.start([0, 1])
-        refused = rejected_node(sites, "unknown")
-        sites.wait("the end", lambda: sites.status["phase"] == "finished", 300)
-        assert [r["round"] for r in sites.records] == [1, 2]
-        assert {sites.cluster(0), sites.cluster(1)} == {0, 1}
-        assert len(sites.status["clients"]) == 2
-        assert refused.startswith("exit code 305"), refused
-    assert processes.running(short_path) == {}
 
 
 @pytest.mark.slow
@@ -204,38 +190,6 @@ def server_is_killed(sites: Loopback) -> None:
         f"resumed with round {done}, none lost or run twice, same clusters, {lost} replies missing",
         time.monotonic() - start,
     )
-
-
-def rejected_node(sites: Loopback, kind: str) -> str:
-    """Connect without a key, with one that nobody registered, or one that a site is using; the error."""
-    folder = sites.folder / "rejected" / kind.replace(" ", "-")
-    folder.mkdir(parents=True)
-    plan = loopback.layout.load(sites.folder)
-    command = [
-        str(Path(sys.executable).parent / "flower-supernode"),
-        *("--root-certificates", str(sites.folder / "server" / "ca.crt")),
-        *("--superlink", f"127.0.0.1:{plan.port}", "--host", "127.0.0.1", "--port", str(free_ports(1)[0])),
-        *("--max-retries", "1"),
-    ]
-    if kind == "unknown":
-        keys.write_node_key(folder)
-    key = sites.folder / "sites" / "0" / "node.key" if kind == "in use" else folder / "node.key"
-    command += [] if kind == "none" else ["--auth-supernode-private-key", str(key)]
-    log = folder / "log"
-    environment = {**loopback._environment(), "FLWR_HOME": str(folder / "flwr")}
-    processes.start(sites.folder, f"rejected-{kind}", command, environment, log)
-    try:
-        sites.wait(
-            f"a node with a key {kind} is refused",
-            lambda: f"rejected-{kind}" not in processes.running(sites.folder) or "ERROR" in log.read_text(),
-            90,
-        )
-        time.sleep(1.0)
-    finally:
-        processes.stop(sites.folder, f"rejected-{kind}")
-    text = " ".join(re.sub(r"\x1b\[\d+m", "", log.read_text(errors="replace")).split())
-    found = re.search(r"Exit Code: (\d+) (.{0,1000}?)(For more information|Traceback|$)", text)
-    return f"exit code {found[1]}, {found[2].strip()}" if found else text[-300:]
 
 
 def timed(do: object) -> float:

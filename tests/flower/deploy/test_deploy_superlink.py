@@ -1,15 +1,85 @@
-"""The SuperLink refuses requests that are larger than Flower's own, whoever sends them."""
+"""The SuperLink serves sites everywhere and the operator on this machine, and refuses requests that are too large."""
 
 import asyncio
 import gc
 import weakref
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
 from starlette.middleware import Middleware
 
-from pacfl.flower.deploy.superlink import LARGEST_REQUEST, RequestLimit, refusal
+from pacfl.errors import DeployError
+from pacfl.flower.deploy import keys, superlink
+from pacfl.flower.deploy.superlink import LARGEST_REQUEST, Guard, RequestLimit, TokenPlugin, permitted, refusal
+
+SERVER, SITE = "192.0.2.7", "198.51.100.9"
+
+
+@pytest.mark.parametrize(
+    ("path", "client", "expected"),
+    [
+        ("/v1/fleet/pull-messages", SITE, True),
+        ("/health", SITE, True),
+        *(
+            (path, client, client != SITE)
+            for path in (
+                "/v1/control/start-run",
+                "/v1/runtime/acquire-task",
+                "/docs",
+                "/openapi.json",
+                "/",
+                "/v1/fleet",
+            )
+            for client in ("127.0.0.1", "::1", SERVER, SITE)
+        ),
+    ],
+)
+def test_others_than_sites_are_served_on_the_own_machine_only(path: str, client: str, expected: bool) -> None:
+    """A connection to an address of one's own machine has this address at both ends."""
+    assert permitted({"path": path, "client": (client, 1234), "server": (SERVER, 8443)}) == expected
+
+
+def test_a_request_without_an_address_is_that_of_a_stranger() -> None:
+    assert not permitted({"path": "/v1/control/start-run", "server": (SERVER, 8443)})
+
+
+@pytest.mark.parametrize("path", ["/v1/control/list-runs", "/v1/fleet/%2e%2e/control/list-runs"])
+@pytest.mark.parametrize("address", ["127.0.0.1", SITE])
+def test_the_operators_interface_opens_to_the_token_on_the_server_only(
+    path: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The application is Flower's own."""
+    from flwr.superlink import extensions, main
+
+    monkeypatch.setattr(extensions, "get_middleware", lambda: (Middleware(Guard),))
+    monkeypatch.setattr(main, "load_control_authn_plugin", lambda: TokenPlugin("right"))
+    app = main.create_app()
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Bearer "}, {"host": "x/v1/fleet/y?"}):
+        assert status_of(app, b"", path, headers, address) in (401, 403, 404)
+    opened = status_of(app, b"", path, {"authorization": "Bearer right"}, address) == 200
+    assert opened == ((path, address) == ("/v1/control/list-runs", "127.0.0.1"))
+
+
+def test_the_token_is_where_flowers_commands_look_for_it(tmp_path: Path) -> None:
+    from flwr.cli.constant import ACCESS_TOKEN_STORE_KEY, AUTHN_TYPE_STORE_KEY
+    from flwr.supercore.credential_store.file_credential_store import FileCredentialStore
+
+    keys.write_control_token(tmp_path, "127.0.0.1:8443")
+    store = FileCredentialStore(tmp_path / keys.CREDENTIALS)
+    assert store.get(ACCESS_TOKEN_STORE_KEY % "127.0.0.1:8443") == keys.control_token(tmp_path).encode()
+    assert store.get(AUTHN_TYPE_STORE_KEY % "127.0.0.1:8443") == b"oidc"
+    assert len(keys.control_token(tmp_path)) > 40
+    (tmp_path / keys.CREDENTIALS).write_text("{}")
+    with pytest.raises(DeployError, match="writes another"):
+        keys.control_token(tmp_path)
+
+
+def test_a_server_that_gives_its_tasks_to_anybody_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["superlink", "--port", "1"])
+    with pytest.raises(DeployError, match="of an earlier pacfl"):
+        superlink.main()
 
 
 @pytest.mark.parametrize(
@@ -48,14 +118,20 @@ async def endless() -> AsyncIterator[bytes]:
     yield b"x" * 10
 
 
-def status_of(app: object, content: bytes | AsyncIterator[bytes]) -> int:
-    """The HTTP status of the reply to an anonymous request."""
+def status_of(
+    app: object,
+    content: bytes | AsyncIterator[bytes],
+    path: str = "/v1/fleet/push-object",
+    headers: dict[str, str] | None = None,
+    address: str = "127.0.0.1",
+) -> int:
+    """The HTTP status of the reply to a request from an address."""
 
     async def post() -> int:
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=(address, 1234))  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://superlink") as client:
-            kind = {"content-type": "application/protobuf"}
-            return (await client.post("/v1/fleet/push-object", content=content, headers=kind)).status_code
+            kind = {"content-type": "application/protobuf", **(headers or {})}
+            return (await client.post(path, content=content, headers=kind)).status_code
 
     return asyncio.run(post())
 

@@ -1,6 +1,5 @@
 """The files of a deployment, as text."""
 
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,22 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" OPENBLAS_NUM_THREADS="${OPENBLAS_
 """
 
 
-def operator(port: int) -> str:
+# The executor starts the processes of apps. It signs its requests for tasks, and knows the certificate of whom it asks:
+# no other user of the machine gets a task from here, or gives it one.
+EXECUTOR = """\
+[ -d executor ] || python -m pacfl.flower.deploy.keys executor
+python -m pacfl.flower.deploy.superexec --root-certificates {authority} --runtime-api-address {address} \\
+  --superexec-auth-secret-file executor/secret --parent-pid $$ &
+"""
+EXECUTED = "--isolation process --superexec-auth-secret-file executor/secret"
+
+
+def own_address(bind: str, port: int) -> str:
+    """The address of the server for its own processes and its operator."""
+    return f"{'127.0.0.1' if bind == '0.0.0.0' else bind}:{port}"
+
+
+def operator(address: str) -> str:
     """The beginning of the operator's scripts: Flower needs the absolute path of the certificate."""
     return f"""{ENVIRONMENT}
 mkdir -p flwr
@@ -22,7 +36,7 @@ cat > flwr/config.$$ <<END
 default = "server"
 
 [superlink.server]
-address = "127.0.0.1:{port}"
+address = "{address}"
 root-certificates = "$PWD/ca.crt"
 END
 mv flwr/config.$$ flwr/config.toml
@@ -33,19 +47,22 @@ def superlink(bind: str, port: int) -> str:
     """Start script of the server."""
     return f"""#!/bin/sh
 # The server. Needs python on PATH: activate the environment that has pacfl first.
+# Apps run here if approved-apps has their SHA-256: 'pacfl deploy approve' writes it.
 set -eu
 {ENVIRONMENT}
+{EXECUTOR.format(authority="ca.crt", address=own_address(bind, port))}
 exec python -m pacfl.flower.deploy.superlink \\
   --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key \\
   --enable-supernode-auth --database state.db --host {bind} --port {port} \\
-  --disable-runtime-dependency-installation
+  --disable-runtime-dependency-installation {EXECUTED}
 """
 
 
 def supernode(server: str, port: int, own_port: int, partition: int, n_clients: int) -> str:
     """Start script of a site."""
     return f"""#!/bin/sh
-# One site. Needs flower-supernode on PATH: activate the environment that has pacfl first.
+# One site. Needs python on PATH: activate the environment that has pacfl first.
+# Apps run here if approved-apps has their SHA-256: 'pacfl deploy approve' shows them and writes it.
 # The file site.config has what load_data(context) finds in context.node_config, for example data="/srv/tables".
 # most-epsilon=2.0 most-delta=1e-4 there is the privacy budget of all signatures of this site together.
 set -eu
@@ -54,29 +71,33 @@ set -eu
 worker="$PWD/worker.sock"
 python -m pacfl.flower.warm "$worker" --with $$ &
 
-exec flower-supernode --root-certificates ca.crt --auth-supernode-private-key node.key \\
-  --superlink {server}:{port} --host 127.0.0.1 --port "${{SITE_PORT:-{own_port}}}" \\
+port="${{SITE_PORT:-{own_port}}}"
+{EXECUTOR.format(authority="executor/ca.crt", address='"127.0.0.1:$port"')}
+exec python -m pacfl.flower.deploy.supernode --root-certificates ca.crt --auth-supernode-private-key node.key \\
+  --superlink {server}:{port} --host 127.0.0.1 --port "$port" {EXECUTED} \\
+  --ssl-ca-certfile executor/ca.crt --ssl-certfile executor/server.crt --ssl-keyfile executor/server.key \\
   --node-config "partition-id={partition} num-partitions={n_clients} \\
 memory=\\"$PWD/memory\\" models=\\"$PWD/models\\" worker=\\"$worker\\" $(cat site.config)"
 """
 
 
-def register(port: int) -> str:
+def register(address: str) -> str:
     """Script that registers a site."""
     return f"""#!/bin/sh
 # Register a site by its public key: ./register.sh /path/to/node.pub
 set -eu
 key="$(realpath "$1")"
-{operator(port)}exec flwr supernode register "$key" server --format json
+{operator(address)}exec flwr supernode register "$key" server --format json
 """
 
 
-def start_run(port: int) -> str:
+def start_run(address: str) -> str:
     """Script that starts or resumes the federation."""
     return f"""#!/bin/sh
 # Start the federation, or resume it after its last round. ../app/pyproject.toml has the settings.
 set -eu
-{operator(port)}exec flwr run ../app server --format json "$@"
+{operator(address)}python -m pacfl.flower.deploy.approval ../app .
+exec flwr run ../app server --format json "$@"
 """
 
 
@@ -108,29 +129,23 @@ def app(settings: Mapping[str, Mapping[str, Any]], seed: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def warning(port: int) -> str:
-    """What the operator of a server that listens on all addresses has to know."""
-    return (
-        f"Whoever reaches port {port} of the server can register keys and run code at every site: Flower does not "
-        "authenticate operators, and server/start.sh listens on all addresses (0.0.0.0). Before you start it, let "
-        "only the addresses of the sites through, by a firewall or a VPN; docs/deployment.md says more."
-    )
-
-
-def readme(server: str, port: int, n_sites: int, exposed: bool) -> str:
+def readme(server: str, port: int, bind: str, n_sites: int) -> str:
     """Instructions for the operator."""
     return f"""# This federation
 
-{textwrap.fill(f"**Warning.** {warning(port)}", 100) + chr(10) * 2 if exposed else ""}\
-The server is {server}:{port}; sites prepared: {n_sites}. Show nothing but this file to others: keys and
-certificates are readable by you only, and `.gitignore` excludes the folder from repositories.
+The server is {server}:{port} and listens on {bind}; sites prepared: {n_sites}. Show nothing but this file
+to others: keys, certificates and the token are readable by you only, and `.gitignore` excludes the folder
+from repositories.
 
 - `authority/` is yours, best stored offline: the key that signs server certificates.
-- `server/` belongs on the server: its certificate and key, `start.sh`, `register.sh`, `run.sh`; later
-  its database, and the federation in `federation/`.
+- `server/` belongs on the server: its certificate and key, `start.sh`, `register.sh`, `run.sh`, and the
+  operator's token in `flwr/credentials.yaml`; later its database, and the federation in `federation/`.
 - `sites/N/` belongs to site N, and to nobody else once it is there: its key, the certificate of the
   authority, `start.sh`; later the client's memory, in `memory/`, and its models, in `models/`.
 - `app/` belongs on the server, beside `server/`: the settings of the federation.
+
+Server and sites run apps only whose SHA-256 is in their `approved-apps`. After each change of `app/`:
+`pacfl deploy approve .` here, and `pacfl deploy approve FOLDER` at each site, which shows the change.
 
 To try it on this machine: `pacfl deploy up .`, then `pacfl status server/federation`, and at the end
 `pacfl deploy down .`.
@@ -142,7 +157,7 @@ site creates its own key with `ssh-keygen -t ecdsa -b 384 -N "" -C "" -f node.ke
 
 1. On the server: `./start.sh`, as a service that is restarted when it ends.
 2. On the server, once for each site: `./register.sh SITE.pub`.
-3. At each site: `./start.sh`, as a service likewise.
+3. At each site: `pacfl deploy approve .`, then `./start.sh`, as a service likewise.
 4. On the server: `./run.sh`. After a crash the same command resumes after the last finished round.
 5. `pacfl status federation` in the server's folder shows rounds, clusters, who is alive and the last
    error.

@@ -1,5 +1,6 @@
 """`pacfl deploy init`: everything that a server and its sites need, in one folder."""
 
+import ipaddress
 import json
 import socket
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pacfl.errors import DeployError
-from pacfl.flower.deploy import files, keys
+from pacfl.flower.deploy import approval, files, keys
 
 FILE: Final = "deploy.json"
 LOOPBACK: Final = ("127.0.0.1", "localhost")
@@ -22,6 +23,12 @@ class Deployment:
     hosts: tuple[str, ...]
     port: int
     site_ports: tuple[int, ...] = field(default=())
+    bind: str = LOOPBACK[0]  # where the server listens
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether server and sites are all on this machine, and so have one operator."""
+        return self.hosts == LOOPBACK
 
 
 def make(
@@ -31,33 +38,57 @@ def make(
     port: int | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     seed: int = 0,
+    bind: str = LOOPBACK[0],
+    modules: Mapping[str, str] | None = None,
 ) -> Deployment:
-    """Write a deployment into a new folder. Without hosts it is for this machine only, on free ports."""
+    """Write a deployment into a new folder. Without hosts it is for this machine only, on free ports.
+
+    bind: the IPv4 address on which the server listens, or 0.0.0.0 for all of this machine.
+    modules: Python modules that go to the sites with the app, as text.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise DeployError(f"{folder} is not empty; choose another folder: keys are never overwritten")
-    exposed = bool(hosts)
-    names = tuple(dict.fromkeys((*hosts, *LOOPBACK)))  # the server's own processes connect to it by these names
+    own = () if bind in ("0.0.0.0", *LOOPBACK) else (_address(bind),)
+    if bind != LOOPBACK[0] and not hosts:
+        raise DeployError(f"a server that listens on {bind} needs the name by which sites reach it: give --host, too")
+    names = tuple(dict.fromkeys((*hosts, *own, *LOOPBACK)))  # its own processes connect to the server by these names
     free = free_ports(clients + 1)
-    site_ports = (9100,) * clients if exposed else tuple(free[1:])
-    deployment = Deployment(clients, names, port or (8443 if exposed else free[0]), site_ports)
+    site_ports = (9100,) * clients if hosts else tuple(free[1:])
+    deployment = Deployment(clients, names, port or (8443 if hosts else free[0]), site_ports, bind)
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     _write(folder / ".gitignore", "*\n")
     _write(folder / FILE, json.dumps(asdict(deployment), indent=2) + "\n")
-    _write(folder / "README.md", files.readme(names[0], deployment.port, clients, exposed))
-    certificate = _server(folder, deployment, "0.0.0.0" if exposed else "127.0.0.1")
+    _write(folder / "README.md", files.readme(names[0], deployment.port, bind, clients))
+    certificate = _server(folder, deployment)
     _private(folder / "sites")
     for i in range(clients):
         _site(folder / "sites" / str(i), deployment, i, certificate)
     _app(folder, settings or {}, seed)
+    for name, text in (modules or {}).items():
+        _write(folder / "app" / f"{name}.py", text)
+    approve(folder, approval.build(folder / "app"))
     return deployment
+
+
+def approve(folder: Path, app: bytes) -> None:
+    """Approve an app at the server, and at the sites of this machine. Sites elsewhere get it as a proposal."""
+    deployment = load(folder)
+    approval.approve(folder / "server", app)
+    for i in range(deployment.clients):
+        site = folder / "sites" / str(i)
+        if deployment.one_machine:
+            approval.approve(site, app)
+        elif site.exists():
+            approval.propose(site, app)
 
 
 def load(folder: Path) -> Deployment:
     """The deployment in a folder that `make` wrote."""
     try:
         content = json.loads((folder / FILE).read_text())
-        return Deployment(content["clients"], tuple(content["hosts"]), content["port"], tuple(content["site_ports"]))
+        hosts, site_ports = tuple(content["hosts"]), tuple(content["site_ports"])
+        return Deployment(content["clients"], hosts, content["port"], site_ports, content.get("bind", LOOPBACK[0]))
     except (OSError, ValueError, KeyError):
         raise DeployError(
             f"{folder} is not a deployment; 'pacfl deploy init {folder} --clients 3' creates one"
@@ -76,12 +107,23 @@ def free_ports(n: int) -> list[int]:
             one.close()
 
 
-def _server(folder: Path, deployment: Deployment, bind: str) -> bytes:
+def _address(bind: str) -> str:
+    try:
+        return str(ipaddress.IPv4Address(bind))
+    except ValueError:
+        raise DeployError(
+            f"a server listens on an IPv4 address of its own, or on 0.0.0.0 for all: got {bind}"
+        ) from None
+
+
+def _server(folder: Path, deployment: Deployment) -> bytes:
     server, authority = _private(folder / "server"), _private(folder / "authority")
+    address = files.own_address(deployment.bind, deployment.port)
     certificate = keys.write_certificates(authority, server, deployment.hosts)
-    _write(server / "start.sh", files.superlink(bind, deployment.port), executable=True)
-    _write(server / "register.sh", files.register(deployment.port), executable=True)
-    _write(server / "run.sh", files.start_run(deployment.port), executable=True)
+    keys.write_control_token(_private(server / "flwr"), address)
+    _write(server / "start.sh", files.superlink(deployment.bind, deployment.port), executable=True)
+    _write(server / "register.sh", files.register(address), executable=True)
+    _write(server / "run.sh", files.start_run(address), executable=True)
     return certificate
 
 

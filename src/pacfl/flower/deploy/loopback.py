@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pacfl.errors import DeployError
 from pacfl.flower import delivery, status
-from pacfl.flower.deploy import layout, processes
+from pacfl.flower.deploy import files, layout, processes
 
 SERVER: Final = "server"
 SECONDS_TO_START: Final = 60.0
@@ -58,7 +58,7 @@ def down(folder: Path) -> Iterator[str]:
 def start_server(folder: Path) -> None:
     """Start the SuperLink and wait until it listens."""
     deployment = layout.load(folder)
-    server = folder / "server"
+    server, address = folder / "server", files.own_address(deployment.bind, deployment.port)
     processes.start(folder, SERVER, [str(server / "start.sh")], _environment(), server / "superlink.log")
     end = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < end:
@@ -66,7 +66,7 @@ def start_server(folder: Path) -> None:
             break
         with socket.socket() as probe:
             probe.settimeout(1.0)
-            if probe.connect_ex(("127.0.0.1", deployment.port)) == 0:
+            if probe.connect_ex((address.partition(":")[0], deployment.port)) == 0:
                 return
         time.sleep(0.2)
     raise DeployError(

@@ -1,0 +1,61 @@
+"""Flower's SuperNode, which runs approved apps only: `python -m pacfl.flower.deploy.supernode`.
+
+Options are those of flower-supernode. An app that is not approved is refused before any of it is unpacked, with a
+reply that says so to the server, and stored for the operator of the site to look at.
+"""
+
+import logging
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from flwr.supercore.fab import Fab
+from flwr.supercore.run import Run
+from flwr.supernode.cli.flower_supernode import flower_supernode
+
+from pacfl.flower.deploy import approval
+from pacfl.flower.deploy.superlink import needs_secret, replace
+
+log = logging.getLogger("flwr")
+
+
+def only_approved(pull: Callable[..., int | None], folder: Path) -> Callable[..., int | None]:
+    """Flower's function that takes a message in, for messages of approved apps."""
+
+    def checked(*, get_run: Callable[[int], Run], get_fab: Callable[[str, int], Fab], **others: Any) -> int | None:
+        runs: dict[int, Run] = {}
+
+        def run_of(run: int) -> Run:
+            return runs.setdefault(run, get_run(run))
+
+        def app_of(name: str, run: int) -> Fab:
+            content = get_fab(name, run).content
+            why = approval.refusal(folder, content, run_of(run).override_config)
+            if why is not None:
+                log.error("run %d refused: %s", run, why)
+                approval.propose(folder, content, approval.REFUSED)
+            # Flower asks is_approved about apps with a license
+            return Fab(approval.digest(content), content, {"valid_license": "none", "refusal": why or ""})
+
+        return pull(get_run=run_of, get_fab=app_of, **{**others, "trusted_entities": {"operator": "of this site"}})
+
+    return checked
+
+
+def is_approved(fab: Fab, trusted_entities: object) -> bool:  # noqa: ARG001 - as Flower calls it
+    """Whether the app was found approved when it came."""
+    return not fab.verifications["refusal"]
+
+
+def main() -> None:
+    """Run the SuperNode until it is stopped."""
+    needs_secret()
+    flower = import_module("flwr.supernode.start_client_internal")
+    replace(flower, "_pull_and_store_message", only_approved(flower._pull_and_store_message, Path.cwd()))
+    replace(flower, "_verify_fab", is_approved)
+    flower_supernode()
+
+
+if __name__ == "__main__":
+    main()
