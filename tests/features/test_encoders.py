@@ -15,10 +15,15 @@ from pyarrow import csv, parquet
 from scipy import sparse
 
 from pacfl import PACFLClustering, plugins
+from pacfl.algorithms import PACFL
 from pacfl.errors import ConfigError, DataError
 from pacfl.features import Reading, read_samples
 from pacfl.features.encoders import BUILT_IN, COLUMNS, digest, encode, in_words, name_of
+from pacfl.federation.client_side import ClientIndices, Pool
+from pacfl.learning.client_context import Samples
 from pacfl.signatures import cluster_files, join_files, sigfile, sign_file
+from pacfl.subspace import Compare
+from tests.small_federation import model, side
 
 Array = NDArray[np.float64]
 WORDS = ["quick", "brown", "fox", "jumps", "over", "lazy", "dog", "while", "wise", "men", "sing", "old", "songs"]
@@ -141,6 +146,42 @@ def test_clusters_of_texts_are_found_by_their_ngrams() -> None:
     other = ["zwei", "kleine", "katzen", "laufen", "schnell", "durch", "den", "garten", "hinter", "unserem", "haus"]
     xs = [sentences(120, seed, WORDS if seed < 3 else other) for seed in range(6)]
     assert PACFLClustering(encoder="ngrams").fit(xs).labels_.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("compare", ["inputs", "auto"])
+def test_pacfl_with_an_encoder_finds_the_clusters_of_signatures_with_it(tmp_path: Path, compare: Compare) -> None:
+    """What a client sends is what `pacfl sign --encoder` writes of the same samples, to the bit."""
+    xs = [waves(120, cycles, seed, channels=2) for seed, cycles in enumerate([3, 8, 3, 8])]
+    y = np.arange(480) % 2
+    shape = Samples(np.concatenate(xs).astype(np.float32), y)
+    parts = tuple(ClientIndices(np.arange(120 * i, 120 * i + 120), np.arange(1)) for i in range(4))
+    algorithm = PACFL(encoder="spectrum", compare=compare)
+    clients = side(algorithm, Pool(shape, shape, np.concatenate(xs), parts))
+    profiles = {i: clients.profile(0, i) for i in range(4)}
+    paths = [tmp_path / f"{i}.npz" for i in range(4)]
+    for i, path in enumerate(paths):
+        np.savez(path, x=xs[i], y=y[:120])
+    how = Reading(encoder="spectrum", labels=None if compare == "inputs" else "y")
+    signed = sign_file(paths[1], tmp_path / "one.sig", reading=how)
+    assert np.array_equal(profiles[1]["basis"], signed.basis)
+    assert np.array_equal(profiles[1]["split_half_angles"], signed.split_half_angles["smallest"].astype(np.float32))
+    found = cluster_files(paths, reading=how, compare=compare).clustering.labels
+    state = algorithm.admit(algorithm.init_server(model()), profiles)
+    assert [state.cluster_of[i] for i in range(4)] == found.tolist() == [0, 1, 0, 1]
+    assert not np.array_equal(side(PACFL(), clients.pool).profile(0, 1)["basis"], profiles[1]["basis"])
+
+
+def test_the_encoder_of_pacfl_is_part_of_what_is_promised_and_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = write_encoder(tmp_path, "return x[:, :4] ** 2", "stored_encoder")
+    assert PACFL(encoder=name).code() == {name: digest(name)}
+    assert PACFL(encoder="spectrum").code() == PACFL().code() == {}
+    promised = [PACFL(signature_epsilon=1.0, encoder=one).promise() for one in (None, "spectrum", name)]
+    assert len({str(promise) for promise in promised}) == 3
+    with pytest.raises(ConfigError, match="no encoder 'spektrum'"):
+        PACFL(encoder="spektrum")
 
 
 def test_an_explanation_names_channels_and_frequencies() -> None:

@@ -1,10 +1,12 @@
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pacfl.errors import ConfigError
+from pacfl.errors import ConfigError, DataError
+from pacfl.features import encoders
 from pacfl.federation import trials
 from pacfl.federation.aggregation import Randomness
 from pacfl.federation.algorithm import Algorithm, Upload, cluster_mean
@@ -60,10 +62,13 @@ class PACFL(Algorithm):
     signature_noise: Randomness = "secret"
     compare: Compare = "auto"  # all data of clients, the same classes, or classes where they share some
     levels: Literal["none", "validated"] = "validated"  # whether finer divisions of clusters are tried
+    encoder: str | None = None  # of samples before their signature: a built-in one, or package.module:function
     label_prior: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.encoder is not None:
+            encoders.digest(self.encoder)  # refuses what cannot be found
         if self.threshold != "auto" and self.clusters is not None:
             raise ConfigError(f"PACFL takes threshold or clusters, not both; got {self.threshold} and {self.clusters}")
         if self.signature_epsilon is not None:
@@ -103,10 +108,16 @@ class PACFL(Algorithm):
             )
         return super().no_label_prior()
 
+    def code(self) -> dict[str, str]:
+        own = self.encoder is not None and self.encoder not in encoders.BUILT_IN
+        return {str(self.encoder): encoders.digest(str(self.encoder))} if own else {}
+
     def init_server(self, model: Model) -> PACFLState:
         return PACFLState(np.empty((0, len(model.initial)), dtype=np.float32), initial=model.initial)
 
     def profile(self, context: ClientContext) -> Message:
+        if self.encoder is not None:
+            context = replace(context, pool_raw=self._encoded(context), rows=None, pool_groups=context.groups)
         classes: ClassSignatures | None = None
         if self.signature_epsilon is not None:
             private = private_profile(
@@ -127,6 +138,14 @@ class PACFL(Algorithm):
             classes = class_signatures(context.raw, context.train.y, groups=context.groups)
         return {**profile, **as_messages(classes, len(basis))}
 
+    def _encoded(self, context: ClientContext) -> NDArray[np.generic]:
+        """The client's samples as `pacfl sign --encoder` encodes them."""
+        assert self.encoder is not None
+        try:
+            return encoders.encode(self.encoder, context.raw)  # type: ignore[no-any-return]  # or a sparse matrix
+        except (ValueError, TypeError) as error:
+            raise DataError(f"PACFL with encoder = {self.encoder!r}: {error}") from None
+
     def _labelled(self, context: ClientContext) -> bool:
         """Whether targets are classes."""
         y = context.train.y
@@ -138,7 +157,8 @@ class PACFL(Algorithm):
     def promise(self) -> Promise | None:
         if self.signature_epsilon is None or self.signature_noise != "secret":
             return None
-        settings = (self.rank, self.measure, *(("classes",) if self._compares_classes else ()))
+        encoded = () if self.encoder is None else (encoders.digest(self.encoder),)
+        settings = (self.rank, self.measure, *(("classes",) if self._compares_classes else ()), *encoded)
         cost = float(self.signature_epsilon), float(self.signature_delta)
         return Promise(*cost, settings, of_labels=self._compares_classes)
 

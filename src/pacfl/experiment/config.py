@@ -107,8 +107,8 @@ class Run:
         """Everything that decides the result, as plain values."""
         plain = {"format": FORMAT, **settings.content(self)}
         plain["model"] |= plain["model"].pop("options")
-        if paths := _import_paths(self):
-            plain["plugins"] = plugins.digests(paths)
+        if code := plugins.digests(_import_paths(self)) | self.build_algorithm().code():
+            plain["plugins"] = code
         content: dict[str, Any] = json.loads(json.dumps(plain, sort_keys=True))
         return content
 

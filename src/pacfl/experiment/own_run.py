@@ -43,7 +43,7 @@ class OwnRun:
     def _content(self) -> dict[str, Any]:
         setup, dataset, divided = self.experiment.setup, self.experiment.dataset, self.experiment.partition
         algorithm, code = described_algorithm(setup.algorithm, self.stored)
-        code |= plugins.digests(_import_paths(setup))
+        code |= plugins.digests(_import_paths(setup)) | setup.algorithm.code()
         plain: dict[str, Any] = {
             "format": FORMAT,
             "origin": PYTHON,

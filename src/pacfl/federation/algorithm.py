@@ -80,6 +80,10 @@ class Algorithm:
             return "clip-norm hides updates, and class counts would be uploaded beside them as they are"
         return None
 
+    def code(self) -> dict[str, str]:
+        """The digests of code and files that settings name, by these names: part of what decides a result."""
+        return {}
+
     def check_training(self, learning: LocalTraining) -> None:
         """Refuse a way of training that the method's formulas do not cover."""
 
