@@ -19,7 +19,8 @@ import numpy as np
 
 from pacfl.errors import PacflError
 from pacfl.features import Reading, Samples, init_schema, read_samples
-from pacfl.signatures.signing import RANK, sign
+from pacfl.signatures.signing import sign
+from pacfl.subspace.signature import RANK
 
 RESOURCES = "resources.tar.gz"
 

@@ -36,7 +36,7 @@ def test_defaults_are_those_of_the_paper() -> None:
     assert (CFL().eps1, CFL().eps2, CFL().first_split) == (0.4, 1.6, 20)
     assert IFCA().clusters == 2
     assert LGFedAvg().shared_layers == 2
-    assert PACFL().rank == 3
+    assert PACFL().rank == "auto"
 
 
 def test_settings_are_obeyed_in_either_spelling() -> None:

@@ -38,7 +38,7 @@ def profiles(algorithm: PACFL) -> dict[int, Message]:
 
 
 @cache
-def cached_profiles(rank: int, measure: Measure) -> dict[int, Message]:
+def cached_profiles(rank: Any, measure: Measure) -> dict[int, Message]:
     clients = side(PACFL(rank=rank, measure=measure, compare="inputs"), THREE)
     return {c: clients.profile(0, c) for c in range(12)}
 

@@ -221,6 +221,30 @@ def test_held_out_samples_are_never_trained_on_until_all_is_decided() -> None:
         assert same(own.raw, CLIENTS.raw[own.train.indices])
 
 
+def test_all_samples_of_a_group_are_held_out_or_none() -> None:
+    """Of 40 samples 8 are held out: two groups of 4. One of 25, 10 and 5 is nearer to 8 than none; one of 40 is not."""
+    rows = CLIENTS.client_indices[0].train
+    for sizes, expected in (([4] * 10, {8}), ([25, 10, 5], {5, 10}), ([40], {0})):
+        groups = np.zeros(len(CLIENTS.train.y), dtype=np.int64)
+        groups[rows] = np.repeat(np.arange(len(sizes)), sizes)
+        context = replace(side(TRIED, CLIENTS)._context(0, 0), pool_groups=groups)
+        own, out = held_out(context, HELD_OUT)
+        assert own.groups is not None
+        assert own.n_samples + len(out.y) == 40
+        assert len(out.y) in expected
+        assert not set(own.groups.tolist()) & set(groups[np.setdiff1d(rows, own.rows)].tolist())
+
+
+def test_who_holds_out_nothing_reports_no_gain() -> None:
+    state = after(FIRST.scored, 0.0)
+    down = TRIED.download(state, 0)
+    context = replace(side(TRIED, CLIENTS)._context(0, 0), pool_groups=np.zeros(len(CLIENTS.train.y), dtype=np.int64))
+    up, _ = TRIED.train(context, down, {})
+    TRIED.check_upload(model(), down, up)
+    uploads = [Upload(0, context.n_samples, up)]
+    assert TRIED.aggregate(state, uploads).levels.trials[0].gains == state.levels.trials[0].gains
+
+
 def test_the_upload_is_the_training_of_the_remaining_samples_and_the_last_of_the_client() -> None:
     state = after(FIRST.scored)
     clients = side(TRIED, CLIENTS)

@@ -14,7 +14,6 @@ from pacfl.features import (
     Reading,
     Schema,
     describe_file,
-    for_signing,
     init_schema,
     read_description,
     read_samples,
@@ -83,9 +82,6 @@ def test_an_encoding_by_hand() -> None:
     encoded = made.encode(pa.table({"sex": ["m", "z", None], "age": [30.0, None, 9999.0]}))
     assert encoded.names == ("age", "age is missing", "sex = f", "sex = m", "sex = other", "sex is missing")
     assert encoded.x.tolist() == [[-2, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0], [10, 0, 0, 0, 0, 1]]
-    signed = for_signing(encoded)
-    assert signed.names[-1] == "(constant)"
-    assert np.allclose(signed.x[:, -1], np.sqrt(6))
 
 
 @settings(max_examples=20, deadline=None)
@@ -284,14 +280,18 @@ def test_reading_with_a_schema_gives_features_labels_and_groups(tmp_path: Path) 
     one = table()
     made = merged({"t": describe(one, labels="outcome", group="ward")})
     file = write(tmp_path / "a.csv", one)
-    samples = read_samples(file, Reading(schema=made, labels="outcome"))
+    samples = read_samples(file, Reading(schema=made))
     assert samples.columns == made.features
     assert np.allclose(samples.x, made.encode(read_table(file)).x)
     assert samples.labels is not None
     assert samples.labels.tolist() == one.column("outcome").to_pylist()
     assert samples.groups is not None
     assert samples.groups.tolist() == one.column("ward").to_pylist()
-    assert read_samples(file, Reading(schema=made)).labels is None
+    assert read_samples(file, Reading(schema=made, labels="")).labels is None
+    without = write(tmp_path / "b.csv", one.drop_columns(["outcome"]))
+    assert read_samples(without, Reading(schema=made)).labels is None
+    with pytest.raises(DataError, match="no column 'outcome'"):
+        read_samples(without, Reading(schema=made, labels="outcome"))
 
 
 @pytest.mark.parametrize(

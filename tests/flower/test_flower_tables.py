@@ -87,7 +87,7 @@ def test_no_patient_is_for_training_and_for_testing(folder: Path) -> None:
     site = importlib.import_module(MODULE).load_data(context(folder / "0.csv"))
     assert (len(site.y_train), len(site.y_test)) == (96, 24)
     assert np.unique(site.groups, return_counts=True)[1].tolist() == [3] * 32
-    assert site.raw.shape[1] == site.x_train.shape[1] + 1
+    assert site.is_table
 
 
 def test_what_is_wrong_at_a_site_is_said(folder: Path) -> None:

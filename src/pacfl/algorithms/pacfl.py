@@ -10,14 +10,17 @@ from pacfl.features import encoders
 from pacfl.federation import trials
 from pacfl.federation.aggregation import Randomness
 from pacfl.federation.algorithm import Algorithm, Upload, cluster_mean
-from pacfl.federation.checks import ArraySpec, ArraySpecs
+from pacfl.federation.checks import ArraySpec, ArraySpecs, check_arrays
 from pacfl.federation.membership import (
     MOST_CLASSES,
     MOST_COLUMNS,
     PACFLState,
     admitted,
     check_classes,
+    check_columns,
     check_signature,
+    column_messages,
+    column_specs,
     incomparable,
     without,
 )
@@ -40,6 +43,9 @@ from pacfl.subspace import (
     split_half_angles,
 )
 from pacfl.subspace.classes import as_messages
+from pacfl.subspace.columns import RANK as RANK_OF_TABLES
+from pacfl.subspace.columns import column_angles
+from pacfl.subspace.signature import RANK
 from pacfl.subspace.split_half import SPLITS
 
 
@@ -51,7 +57,7 @@ class PACFL(Algorithm):
     Newcomers (Algorithm 2) join in the same way; no other client changes its cluster because of them.
     """
 
-    rank: PositiveInt = 3
+    rank: Literal["auto"] | PositiveInt = "auto"  # directions: 3, of tables 1
     threshold: Literal["auto"] | NonNegative = "auto"  # degrees
     clusters: PositiveInt | None = None
     measure: Measure = "smallest"
@@ -101,6 +107,14 @@ class PACFL(Algorithm):
     def _compares_classes(self) -> bool:
         return self.compare != "inputs" and self._only_inputs is None
 
+    @property
+    def _compares_columns(self) -> bool:
+        """Whether columns of tables are compared, beside all of them together."""
+        return self._compares_classes and self.clusters is None and self.signature_epsilon is None
+
+    def _rank(self, is_table: bool = False) -> int:
+        return (RANK_OF_TABLES if is_table else RANK) if self.rank == "auto" else self.rank
+
     def no_label_prior(self) -> str | None:
         if self.signature_epsilon is not None:
             return (
@@ -119,9 +133,10 @@ class PACFL(Algorithm):
         if self.encoder is not None:
             context = replace(context, pool_raw=self._encoded(context), rows=None, pool_groups=context.groups)
         classes: ClassSignatures | None = None
+        rank = self._rank(context.is_table)
         if self.signature_epsilon is not None:
             private = private_profile(
-                *(context, self.rank, self.signature_epsilon, self.signature_delta, self.signature_noise),
+                *(context, rank, self.signature_epsilon, self.signature_delta, self.signature_noise),
                 with_classes=self._compares_classes and self._labelled(context),
             )
             basis, angles, classes = private.basis, private.split_half_angles[self.measure], private.classes
@@ -129,14 +144,18 @@ class PACFL(Algorithm):
             labels = context.train.y if self.per_class else None
             if labels is not None and (labels.ndim > 1 or labels.dtype.kind == "f"):
                 raise ConfigError("PACFL.per_class needs one class for each sample; leave it out for labels and values")
-            basis = signature(context.raw, self.rank, labels)
-            angles = split_half_angles(context.raw, self.rank, labels, [self.measure], context.groups)[self.measure]
+            basis = signature(context.raw, rank, labels)
+            angles = split_half_angles(context.raw, rank, labels, [self.measure], context.groups)[self.measure]
         profile = {"basis": basis.astype(np.float32), "split_half_angles": angles.astype(np.float32)}
         if not self._compares_classes:
             return profile
         if self.signature_epsilon is None and self._labelled(context):
             classes = class_signatures(context.raw, context.train.y, groups=context.groups)
-        return {**profile, **as_messages(classes, len(basis))}
+        profile |= as_messages(classes, len(basis))
+        if context.table is None or not self._compares_columns:
+            return profile
+        labels = None if classes is None else context.train.y
+        return {**profile, **column_messages(column_angles(context.table, labels, context.groups))}
 
     def _encoded(self, context: ClientContext) -> NDArray[np.generic]:
         """The client's samples as `pacfl sign --encoder` encodes them."""
@@ -164,7 +183,7 @@ class PACFL(Algorithm):
 
     def profile_specs(self, model: Model) -> ArraySpecs:  # noqa: ARG002 - signatures are of data
         # A basis of more columns than the rank would be near everybody's
-        columns = MOST_COLUMNS if self.per_class else self.rank
+        columns = MOST_COLUMNS if self.per_class else self._rank()
         specs = {"basis": ArraySpec((-1, -1), "f", columns), "split_half_angles": ArraySpec((-1,), "f", SPLITS)}
         if not self._compares_classes:
             return specs
@@ -173,10 +192,16 @@ class PACFL(Algorithm):
         return {**specs, **integers, "class_directions": directions, "class_angles": angles}
 
     def check_profile(self, model: Model, profile: Message) -> None:
-        super().check_profile(model, profile)
+        specs = self.profile_specs(model)
+        has_columns = self._compares_columns and not column_specs().keys().isdisjoint(profile)
+        if has_columns:
+            specs = {**specs, "basis": ArraySpec((-1, -1), "f", self._rank(is_table=True)), **column_specs()}
+        check_arrays(profile, specs)
         check_signature(profile["basis"], profile["split_half_angles"])
         if self._compares_classes:
             check_classes(profile, private=self.signature_epsilon is not None)
+        if has_columns:
+            check_columns(profile)
 
     def incompatible(self, state: PACFLState, profiles: Mapping[ClientId, Message]) -> Mapping[ClientId, str]:
         return incomparable(state, profiles)
@@ -204,7 +229,7 @@ class PACFL(Algorithm):
 
     def upload_specs(self, model: Model, down: Message) -> ArraySpecs:
         specs = super().upload_specs(model, {"w": down["w"]})
-        return {**specs, "scores": ArraySpec((2, 2), "f")} if "rival" in down else specs
+        return {**specs, "scores": ArraySpec((2, -1), "f", 2)} if "rival" in down else specs
 
     def trained_row(self, state: PACFLState, upload: Upload) -> int | None:
         if state.levels is not None and trials.in_part(state.levels, upload.client):

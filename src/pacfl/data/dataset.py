@@ -33,6 +33,7 @@ class Dataset:
     source (n,) says which data set of a mixture a sample came from: the position of its name in source_names.
     attributes: name -> (n,) yes or no for every sample, where the data have any.
     natural: whose the samples are, where the data come from several clients.
+    columns: names of the features of tables, each less a centre, over a scale, on which all clients agreed by a schema.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Dataset:
     attributes_train: Mapping[str, Flags] = field(default_factory=dict)
     attributes_test: Mapping[str, Flags] = field(default_factory=dict)
     natural: NaturalClients | None = None
+    columns: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         _check_samples(self.name, "x_train", self.x_train)
@@ -57,6 +59,8 @@ class Dataset:
                 f"{_kind(self.x_train)} and {_kind(self.x_test)}; resize or convert one of them"
             )
         _check_same_targets(self.name, self.y_train, self.y_test)
+        if self.columns is not None and self.shape != (len(self.columns),):
+            raise DataError(f"{self.name}: has {len(self.columns)} names of columns, and samples of shape {self.shape}")
         if self.natural is not None:
             check_natural(self.name, self.natural, len(self.x_train), len(self.x_test))
         for split, x in (("train", self.x_train), ("test", self.x_test)):
@@ -127,6 +131,7 @@ def from_arrays(
     n_classes: int | None = None,
     channels: Channels = "last",
     natural: NaturalClients | None = None,
+    columns: tuple[str, ...] | None = None,
 ) -> Dataset:
     """A data set of the user's own arrays: samples of uint8 stay, other integers become int64, other numbers float32.
 
@@ -135,6 +140,7 @@ def from_arrays(
     Targets are classes if they are (n,) integers, of which there are n_classes, or as many as the largest says. They
     are labels if they are (n, labels) integers 0 or 1, or yes and no. They are values if they are floats.
     natural: whose the samples are, from `natural_clients`, for the scheme natural.
+    columns: names of the features of tables that a schema encoded; PACFL then compares columns too.
 
     >>> from_arrays([[0.0, 1.0], [1.0, 0.0]], [0, 1], [[0.5, 0.5]], [1]).n_classes
     2
@@ -161,6 +167,7 @@ def from_arrays(
         source_test=np.zeros(len(test), dtype=np.intp),
         source_names=(name,),
         natural=natural,
+        columns=columns,
     )
 
 

@@ -34,6 +34,7 @@ def mixture(datasets: Sequence[tuple[str, Dataset]], disjoint_labels: bool = Tru
         source_train=np.repeat(sources, [len(one.y_train) for one in sets]),
         source_test=np.repeat(sources, [len(one.y_test) for one in sets]),
         source_names=tuple(name for name, _ in datasets),
+        columns=sets[0].columns if len({one.columns for one in sets}) == 1 else None,
     )
 
 

@@ -231,7 +231,7 @@ def prepare(dataset: Dataset, divided: Partition, normalise: Normalise = "auto")
     train = Samples(_channels_first(scaled.x_train), _as_model_targets(scaled.y_train))
     test = Samples(_channels_first(scaled.x_test), _as_model_targets(scaled.y_test))
     groups = None if dataset.natural is None else dataset.natural.groups
-    return Pool(train, test, dataset.x_train, indices, groups)
+    return Pool(train, test, dataset.x_train, indices, groups, dataset.columns is not None)
 
 
 def _as_model_targets(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -111,7 +111,7 @@ def _read(path: Path, reading: Reading) -> NDArray[Any]:
     """Samples of a file; tables with a schema as they are trained on."""
     if reading.schema is None:
         return read(path, reading)[0]
-    return reading.schema.encode(read_table(path, reading.header)).x.astype(np.float32)
+    return reading.schema.encode(read_table(path, reading.header)).x
 
 
 def _named_by(predictions: Predictions, schema: Schema) -> Predictions:

@@ -7,7 +7,7 @@
 from pacfl.features.description import TableDescription, read_description
 from pacfl.features.making_schema import describe_file, init_schema
 from pacfl.features.reading import PREPROCESSES, Preprocess, Reading, Samples, preprocessed, read, read_samples
-from pacfl.features.schema import Encoded, MissingValuesWarning, Schema, for_signing, read_schema, write_schema
+from pacfl.features.schema import Encoded, MissingValuesWarning, Schema, read_schema, write_schema
 from pacfl.features.tables import read_table
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Schema",
     "TableDescription",
     "describe_file",
-    "for_signing",
     "init_schema",
     "preprocessed",
     "read",

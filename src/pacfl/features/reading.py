@@ -42,7 +42,7 @@ class Reading:
     resize: tuple[int, int] | None = None  # images: width, height
     grey: bool = False
     preprocess: Preprocess = "raw"
-    labels: str | None = None  # where the labels are whose classes are compared, as for per_class
+    labels: str | None = None  # where the labels are whose classes are compared, as for per_class; "": nowhere
     hash_labels: Path | None = None  # file with the key that the names of classes are hashed with
     minimum_count: int | None = None  # samples of a class that is in the signature
     group: str | None = None  # where the groups are of samples that depend on each other, as for labels
@@ -55,8 +55,11 @@ class Reading:
 
     @property
     def labels_at(self) -> str | None:
-        """Where the labels are, whatever they are read for."""
-        return self.labels if self.per_class is None else self.per_class
+        """Where the labels are, whatever they are read for: by default in the column that a schema says."""
+        named = self.labels if self.per_class is None else self.per_class
+        if named is None and self.schema is not None:
+            return self.schema.classes_in
+        return named or None
 
     def check(self) -> None:
         """Refuse options that do not go together."""
@@ -65,7 +68,7 @@ class Reading:
                 "--labels compares the same classes, --per-class imitates the published code; give one of them"
             )
         for option in ("hash_labels", "minimum_count"):
-            if getattr(self, option) is not None and self.labels is None:
+            if getattr(self, option) is not None and (self.labels_at is None or self.per_class is not None):
                 raise DataError(
                     f"--{option.replace('_', '-')} applies to classes; say where their labels are: --labels"
                 )

@@ -34,7 +34,7 @@ class MissingValuesWarning(UserWarning):
 class Encoded(NamedTuple):
     """A table in numbers."""
 
-    x: Array  # (n, features)
+    x: NDArray[np.float32]  # (n, features), as models take them and as they are signed
     names: tuple[str, ...]  # of the features
 
 
@@ -132,6 +132,11 @@ class Schema:
         canonical = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
+    @property
+    def classes_in(self) -> str | None:
+        """The column of labels that are classes, if there is one."""
+        return self.labels.name if self.labels is not None and self.labels.kind == "classes" else None
+
     def as_json(self) -> dict[str, Any]:
         """The contents of its file."""
         return {"pacfl": "schema", "format": FORMAT, **asdict(self)}
@@ -143,7 +148,7 @@ class Schema:
         """
         self.check(table)
         parts = [part for column in self.columns for part in column.encode(table)]
-        return Encoded(np.stack(parts, axis=1), self.features)
+        return Encoded(np.stack(parts, axis=1).astype(np.float32), self.features)
 
     def check(self, table: Any) -> None:
         """Refuse a table that lacks columns, by their names."""
@@ -191,13 +196,7 @@ class Schema:
         return _names(table, self.group)
 
 
-def for_signing(encoded: Encoded) -> Encoded:
-    """Features of a data set as they are laid out for angles: with a constant column, so that means count."""
-    n, d = encoded.x.shape
-    return Encoded(np.hstack([encoded.x, np.full((n, 1), np.sqrt(d))]), (*encoded.names, CONSTANT))
-
-
-def read_encoded(path: Path, how: "Reading", schema: Schema) -> tuple[Array, Any, tuple[str, ...], Any]:
+def read_encoded(path: Path, how: "Reading", schema: Schema) -> tuple[Any, Any, tuple[str, ...], Any]:
     """Features of a table, its labels, names of features and groups: the fields of `Samples`."""
     features = {column.name for column in schema.columns if column.kind != "dropped"}
     for option, name in (("labels", how.labels_at), ("group", how.group)):
@@ -208,7 +207,9 @@ def read_encoded(path: Path, how: "Reading", schema: Schema) -> tuple[Array, Any
     table = read_table(path, how.header)
     try:
         encoded = schema.encode(table)
-        labels, groups = (_names(table, name) for name in (how.labels_at, how.group or schema.group))
+        named = how.labels is not None or how.per_class is not None or schema.classes_in in table.column_names
+        labels = _names(table, how.labels_at) if named else None  # a schema's labels are used where there are some
+        groups = _names(table, how.group or schema.group)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
     return encoded.x, labels, encoded.names, groups

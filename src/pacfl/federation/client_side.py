@@ -54,6 +54,7 @@ class Pool:
     raw: NDArray[Any]  # training samples before any preprocessing, for signatures
     client_indices: tuple[ClientIndices, ...]
     groups: NDArray[Any] | None = None  # (n,) of training samples that depend on each other, for signatures
+    is_table: bool = False  # whether raw samples are rows of tables that a schema encoded
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,9 +209,9 @@ class ClientSide:
         samples = SampleSubset(self.pool.train, rows)
         key = (self.seed, t, client)
         learning = self.learning.in_round(t)
-        return ClientContext(
-            self.model, samples, learning, engine or self._trainer, key, self.pool.raw, rows, self.pool.groups
-        )
+        pool = self.pool
+        about = key, pool.raw, rows, pool.groups, pool.is_table
+        return ClientContext(self.model, samples, learning, engine or self._trainer, *about)
 
 
 class PredictionCache:

@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 
 from pacfl.errors import InvalidReplyError
 from pacfl.federation.algorithm import State
+from pacfl.federation.checks import ArraySpec, ArraySpecs
 from pacfl.federation.levels import Levels
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.model import Vector
+from pacfl.signatures import column_arrays
 from pacfl.subspace import ClassSignatures, ClientSignature, Clustering, assign
 from pacfl.subspace.classes import FEWEST, NO_LABELS, PLAIN, PRIVATE, from_messages
 from pacfl.subspace.classes import RANK as CLASS_RANK
 from pacfl.subspace.classes import SPLITS as CLASS_SPLITS
+from pacfl.subspace.columns import UNLABELLED, ColumnAngles
 
 Floats = NDArray[np.float32]
 
@@ -25,6 +28,8 @@ ORTHONORMAL_WITHIN: Final = 1e-3  # of signatures in float32
 UNIT_WITHIN: Final = 1e-2  # of directions in float16
 MOST_COLUMNS: Final = 10_000  # of a signature per class
 MOST_CLASSES: Final = 100_000
+COLUMN_ANGLES: Final = "column_angles"  # in profiles of tables
+NO_CLASS: Final = -1  # in them: the one class of clients without labels
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,6 +40,7 @@ class PACFLState(State):
     bases: Mapping[ClientId, Floats] = field(default_factory=dict)
     classes: Mapping[ClientId, ClassSignatures] = field(default_factory=dict)  # of clients that sent some
     clustering: Clustering | None = None
+    tables: Mapping[ClientId, ColumnAngles] | None = None  # columns of clients that sent some
     levels: Levels | None = None  # where divisions are tried: the labels of the clustering are groups then
 
 
@@ -48,11 +54,12 @@ def admitted(
     The first to join are clustered together, by their signatures.
     """
     sent = {c: _signature(profile) for c, profile in profiles.items()}
-    new = {c: signed for c, signed in sent.items() if not _same(signed, state.bases.get(c), state.classes.get(c))}
+    nothing, tables = np.empty(0), state.tables or {}
+    old = {c: ClientSignature(u, nothing, state.classes.get(c), tables.get(c)) for c, u in state.bases.items()}
+    new = {c: signed for c, signed in sent.items() if c not in old or not _same(signed, old[c])}
     if not new:
         return state  # every client is as before
-    nothing = np.empty(0)
-    old = {c: ClientSignature(u, nothing, state.classes.get(c)) for c, u in state.bases.items() if c not in new}
+    old = {c: signed for c, signed in old.items() if c not in new}
     if state.clustering is None or not old:
         clustering = cluster(list(new.values()))
     else:
@@ -67,28 +74,32 @@ def admitted(
         cluster_of={**state.cluster_of, **dict(zip(everybody, rows, strict=True))},
         bases={c: signed.basis for c, signed in everybody.items()},
         classes={c: signed.classes for c, signed in everybody.items() if signed.classes is not None},
+        tables={c: signed.columns for c, signed in everybody.items() if signed.columns is not None} or None,
         clustering=replace(clustering, labels=np.array(rows, dtype=np.intp)),
     )
 
 
 def _signature(profile: Message) -> ClientSignature:
     classes = from_messages(profile) if "labelled" in profile else None
-    return ClientSignature(profile["basis"], profile["split_half_angles"], classes)
+    columns = None if COLUMN_ANGLES not in profile else _columns(profile)
+    return ClientSignature(profile["basis"], profile["split_half_angles"], classes, columns)
 
 
-def _same(signed: ClientSignature, basis: Floats | None, classes: ClassSignatures | None) -> bool:
+def _same(signed: ClientSignature, before: ClientSignature) -> bool:
     """Whether a client sent what it had sent before."""
-    if basis is None or not np.array_equal(signed.basis, basis) or (signed.classes is None) != (classes is None):
-        return False
-    own = signed.classes
-    return (
-        own is None
-        or classes is None
+    parts = (
+        (signed.classes, before.classes, ("counts", "directions")),
+        (signed.columns, before.columns, ("counts", "means", "variances")),
+    )
+    return np.array_equal(signed.basis, before.basis) and all(
+        own is other
         or (
-            own.names == classes.names
-            and np.array_equal(own.counts, classes.counts)
-            and np.array_equal(own.directions, classes.directions)
+            own is not None
+            and other is not None
+            and own.names == other.names
+            and all(np.array_equal(getattr(own, name), getattr(other, name)) for name in arrays)
         )
+        for own, other, arrays in parts
     )
 
 
@@ -145,12 +156,50 @@ def check_classes(profile: Message, private: bool = False) -> None:
         raise InvalidReplyError("'class_angles' must be degrees from 0 to 90")
 
 
+def column_messages(made: ColumnAngles) -> dict[str, NDArray[Any]]:
+    """The arrays that a client of an experiment sends of its table; its classes are integers."""
+    names = [NO_CLASS if name == UNLABELLED else int(name) for name in made.names]
+    codes = np.array(names, dtype=np.int64)
+    return {"column_classes": codes, "column_counts": made.counts, COLUMN_ANGLES: column_arrays.stored(made)}
+
+
+def column_specs() -> ArraySpecs:
+    """The arrays of `column_messages`."""
+    integers = {name: ArraySpec((-1,), "i", MOST_CLASSES) for name in ("column_classes", "column_counts")}
+    return {**integers, COLUMN_ANGLES: ArraySpec((-1, 2, 2, -1), "f")}
+
+
+def _columns(profile: Message) -> ColumnAngles:
+    names = [UNLABELLED if code == NO_CLASS else str(code) for code in profile["column_classes"].tolist()]
+    return column_arrays.restored(names, profile["column_counts"].tolist(), profile[COLUMN_ANGLES])
+
+
+def check_columns(profile: Message) -> None:
+    """Refuse columns that do not belong to the signature, and angles that none have."""
+    shape = (len(profile["column_classes"]), 2, 2, len(profile["basis"]) - 1)
+    if profile[COLUMN_ANGLES].shape != shape:
+        raise InvalidReplyError(f"{COLUMN_ANGLES!r} has shape {profile[COLUMN_ANGLES].shape}, expected {shape}")
+    try:
+        _columns(profile)
+    except ValueError as error:
+        raise InvalidReplyError(f"has {error}") from None
+
+
 def incomparable(state: PACFLState, profiles: Mapping[ClientId, Message]) -> dict[ClientId, str]:
-    """Clients whose signatures have another number of features than those of others, or of most if all are new."""
-    rows = {c: len(profile["basis"]) for c, profile in profiles.items()}
-    features = [len(basis) for basis in state.bases.values()] or list(rows.values())
-    expected = Counter(features).most_common(1)
-    return {c: f"'basis' has {n} features, expected {expected[0][0]}" for c, n in rows.items() if n != expected[0][0]}
+    """Clients whose signatures have other features than those of others, or of most if all are new.
+
+    Those of tables have columns, and all others have none: a client without them would keep others from being compared.
+    """
+    tables = state.tables or {}
+    known = [(len(basis), c in tables) for c, basis in state.bases.items()]
+    sent = {c: (len(profile["basis"]), COLUMN_ANGLES in profile) for c, profile in profiles.items()}
+    (n, with_columns), _ = Counter(known or sent.values()).most_common(1)[0] if known or sent else ((0, False), 0)
+    why = {c: f"'basis' has {own} features, expected {n}" for c, (own, _) in sent.items() if own != n}
+    expected = "expected those of a table" if with_columns else "expected none: others are no tables"
+    for c, (_, has_columns) in sent.items():
+        if c not in why and has_columns != with_columns:
+            why[c] = f"has {'' if has_columns else 'no '}columns, {expected}"
+    return why
 
 
 def without(state: PACFLState, clients: Set[ClientId]) -> PACFLState:
@@ -162,8 +211,9 @@ def without(state: PACFLState, clients: Set[ClientId]) -> PACFLState:
     positions = [i for i, c in enumerate(state.bases) if c not in going]
     bases = {c: basis for c, basis in state.bases.items() if c not in going}
     classes = {c: own for c, own in state.classes.items() if c not in going}
+    tables = state.tables and {c: own for c, own in state.tables.items() if c not in going}
     clustering = state.clustering and state.clustering.subset(positions)
-    return replace(state, cluster_of=cluster_of, bases=bases, classes=classes, clustering=clustering)
+    return replace(state, cluster_of=cluster_of, bases=bases, classes=classes, clustering=clustering, tables=tables)
 
 
 def _rows(clients: Sequence[ClientId], labels: Sequence[int], n_old: int, state: PACFLState) -> list[int]:

@@ -35,6 +35,7 @@ from pacfl.subspace.shares import count_table, share_spread
 
 # In a scored download: a model with its class shares, and the names of the same arrays of its rival
 RIVAL: Final = {"w": "rival", CLASS_SHARES: "rival_class_shares"}
+NO_SCORES: Final = np.zeros((2, 0), dtype=np.float32)  # of a client that has held out nothing
 
 
 def planned(state: PACFLState, n_rounds: int) -> PACFLState:
@@ -99,7 +100,7 @@ def _trained(trial: Trial, t: int, uploads: Sequence[Upload], trying: Set[Client
         trial = replace(trial, class_shares=_trained_shares(trial, of_parts, aggregation))
     gains = []
     for u in own:
-        if "scores" in u.content and u.size >= HELD_OUT:  # others have held out nothing
+        if u.content.get("scores", NO_SCORES).shape == (2, 2):  # others have held out nothing
             received, personal = (u.content["scores"][:, 0] - u.content["scores"][:, 1]).astype(np.float64)
             sign = 1.0 if u.client in trying else -1.0
             gains.append((t, u.client, sign * float(received), sign * float(personal)))
@@ -133,11 +134,20 @@ def _trial_of(levels: Levels, client: ClientId) -> Trial | None:
 
 
 def held_out(context: ClientContext, one_in: int) -> tuple[ClientContext, Samples]:
-    """The client with the samples that it trains on, and those that are held out: the same ones in every round."""
+    """The client with the samples that it trains on, and those that are held out: the same ones in every round.
+
+    Samples that depend on each other are held out together: the number of groups that is nearest to the share.
+    """
     seed, _, client = context.key
-    order = stream(seed, "held-out", client).permutation(context.n_samples)
-    n = context.n_samples // one_in
-    return context.subset(np.sort(order[n:])), context.subset(np.sort(order[:n])).train
+    rng, n = stream(seed, "held-out", client), context.n_samples
+    if context.groups is None:
+        order, ends = rng.permutation(n), np.arange(n + 1)
+    else:
+        names, group = np.unique(context.groups, return_inverse=True)
+        place = rng.permutation(len(names))[group]
+        order, ends = np.argsort(place, kind="stable"), np.append(0, np.bincount(place).cumsum())
+    cut = int(ends[np.abs(ends[:-1] - n // one_in).argmin()])
+    return context.subset(np.sort(order[cut:])), context.subset(np.sort(order[:cut])).train
 
 
 def paired_scores(
@@ -145,17 +155,19 @@ def paired_scores(
 ) -> Floats:
     """The primary metric of the model to train and of its rival (columns), as received and as personal (rows): (2, 2).
 
-    Higher is better. 0 without samples.
+    Higher is better. (2, 0) without samples.
     """
     from pacfl.federation.label_prior import corrected
     from pacfl.learning.losses import find_loss  # needs torch, which a server may lack
 
+    if not len(samples.y):
+        return NO_SCORES
     metrics = Metrics(find_loss(context.learning.loss).targets)
     sign = 1 if METRICS[metrics.primary].higher_is_better else -1
     candidates = [{name: down[name] for name in RIVAL if name in down}]
     candidates += [{name: down[rival] for name, rival in RIVAL.items() if rival in down}]
     scores = np.zeros((2, 2), dtype=np.float32)
-    for row, adapt in enumerate((algorithm.receive, algorithm.personalise) if len(samples.y) else ()):
+    for row, adapt in enumerate((algorithm.receive, algorithm.personalise)):
         for column, candidate in enumerate(candidates):
             apart = replace(context, engine=copy(context.engine))  # layers of the client's own stay as they are
             w = adapt(apart, corrected(algorithm, apart, candidate), memory)

@@ -38,6 +38,7 @@ class Site:
     y_test: NDArray[Any]
     raw: NDArray[Any] | None = None  # training samples for the signature; None: x_train
     groups: NDArray[Any] | None = None  # (n,) of training samples that depend on each other; None: none do
+    is_table: bool = False  # whether samples are rows of a table that a schema encoded: columns are compared too
 
     def pool(self, client: ClientId, targets: Targets = "classes", tokens: bool = False) -> Pool:
         """The pool of a client's side of an algorithm: this client is the only one in it, whatever its id.
@@ -53,7 +54,9 @@ class Site:
         groups = None if self.groups is None else np.asarray(self.groups)
         if groups is not None and groups.shape != (len(train.y),):
             raise DataError(f"load_data returned groups of shape {groups.shape} for {len(train.y)} training samples")
-        return Pool(train, test, raw, (own,) * (client + 1), groups)
+        if self.is_table and raw.ndim != 2:
+            raise DataError(f"load_data returned a table whose rows have shape {raw.shape[1:]}; give (n, columns)")
+        return Pool(train, test, raw, (own,) * (client + 1), groups, self.is_table)
 
 
 def load_client(context: Context, federation: str, client: ClientId) -> tuple[ClientSide, Path]:  # noqa: ARG001

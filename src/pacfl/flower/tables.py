@@ -9,7 +9,7 @@ from flwr.app import Context
 from torch import nn
 
 from pacfl.errors import DataError
-from pacfl.features import Schema, for_signing, read_table
+from pacfl.features import Schema, read_table
 from pacfl.features.schema import from_contents
 from pacfl.features.splitting import rows_for_testing
 from pacfl.flower.site import Site
@@ -61,9 +61,9 @@ def _site(path: Path, schema: Schema) -> Site:
     if not path.is_file():
         raise DataError("there is no such table; correct data=... in site.config")
     table = read_table(path)
-    encoded, groups = schema.encode(table), schema.groups(table)
+    x, groups = schema.encode(table).x, schema.groups(table)
     classes = schema.labels is not None and schema.labels.kind == "classes"
     y = schema.class_codes(table) if classes else schema.scaled_values(table)
     test = rows_for_testing(len(y), groups)
-    x, raw = encoded.x.astype("float32"), for_signing(encoded).x
-    return Site(x[~test], y[~test], x[test], y[test], raw[~test], None if groups is None else groups[~test])
+    of_training = None if groups is None else groups[~test]
+    return Site(x[~test], y[~test], x[test], y[test], groups=of_training, is_table=True)

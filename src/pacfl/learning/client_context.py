@@ -11,6 +11,7 @@ from pacfl.errors import DivergedError
 from pacfl.learning.model import Model, Vector
 from pacfl.learning.randomness import batch_order, count_steps, stream
 from pacfl.learning.settings import LocalTraining as LocalTraining
+from pacfl.subspace.columns import with_constant
 
 if TYPE_CHECKING:  # algorithms use this module where torch is not installed
     from torch import Tensor, nn
@@ -107,10 +108,19 @@ class ClientContext:
     pool_raw: NDArray[np.generic]  # training samples before normalisation, of this client or of all clients
     rows: NDArray[np.int64] | None = None  # which of these are its own, if not all
     pool_groups: NDArray[np.generic] | None = None  # of samples that depend on each other, as many as in the pool
+    is_table: bool = False  # whether they are rows of tables: columns less an agreed centre, over an agreed scale
 
     @cached_property
     def raw(self) -> NDArray[np.generic]:
-        """The client's training samples before normalisation, for its signature."""
+        """The client's training samples as they are signed: before normalisation, rows of tables with a constant."""
+        own = self.pool_raw if self.rows is None else self.pool_raw[self.rows]
+        return with_constant(own) if self.is_table else own
+
+    @property
+    def table(self) -> NDArray[np.generic] | None:
+        """The client's rows if its columns are compared one by one, (n, columns)."""
+        if not self.is_table:
+            return None
         return self.pool_raw if self.rows is None else self.pool_raw[self.rows]
 
     @property

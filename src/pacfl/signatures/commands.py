@@ -18,7 +18,7 @@ from pacfl.signatures import figures, sigfile
 from pacfl.signatures.federation import Federation, Joined, Progress, federate, join
 from pacfl.signatures.folder import check_output, load, save
 from pacfl.signatures.lifecycle import Replaced, leave, replace_client
-from pacfl.signatures.sigfile import SignatureFile
+from pacfl.signatures.sigfile import NOT_LABELLED, SignatureFile
 from pacfl.signatures.signing import default_rank, dependence, sign, sign_privately, warn_of_dependence
 from pacfl.subspace import ClassSignatures, Compare, Explanation, Linkage, Measure
 from pacfl.subspace.classes import RANK as DIRECTIONS_OF_CLASS
@@ -70,6 +70,7 @@ def sign_file(
         warn_of_dependence({str(path): dependence(str(path), samples, how)}, how.blocks)
     else:
         _check_private(path, how)
+        how = how if how.labels is not None or classes is not None else replace(how, labels="")  # none unless named
         signed = sign_privately(
             str(path), read_samples(path, how), rank, how, epsilon, DELTA if delta is None else delta, classes
         )
@@ -154,10 +155,8 @@ def join_files(
         if given or any(path.suffix != SUFFIX for path in paths):
             if settings.per_class:
                 raise DataError("the federation's signatures are per class; sign newcomers with --per-class first")
-            if labels is not None and settings.labels.startswith("names hashed"):
-                raise DataError(
-                    "the federation's names of classes are hashed; sign newcomers with --labels and --hash-labels first"
-                )
+            if labels is None and settings.labels == NOT_LABELLED:
+                labels = ""  # a schema may name some
             if settings.schema is not None and schema is None:
                 raise DataError("the federation's tables were signed with a schema; give the same one with --schema")
             rank = settings.rank
@@ -165,6 +164,10 @@ def join_files(
             of_samples = labels, group, blocks, encoder, text, schema
             how = Reading.from_identity(settings.preprocess, array, tuple(drop), header, *of_samples)
             how = replace(how, skip_unreadable=skip_unreadable)
+            if how.labels_at is not None and settings.labels.startswith("names hashed"):
+                raise DataError(
+                    "the federation's names of classes are hashed; sign newcomers with --labels and --hash-labels first"
+                )
         joined = join(federation, _open_clients(paths, rank, how, on_progress))
         save(joined.federation, folder, pictures)
     return joined

@@ -17,7 +17,7 @@ from pacfl.signatures import figures
 from pacfl.signatures.federation import Clients, Federation, Joined, federate, join
 from pacfl.signatures.labels import class_names
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.signatures.signing import RANK, dependence, named, sign, sign_privately, warn_of_dependence
+from pacfl.signatures.signing import dependence, named, sign, sign_privately, warn_of_dependence
 from pacfl.subspace import (
     Compare,
     Diagnosis,
@@ -30,6 +30,7 @@ from pacfl.subspace import (
     evidence_of,
 )
 from pacfl.subspace.explanation import Between
+from pacfl.subspace.signature import RANK
 from pacfl.subspace.sparse import is_sparse
 
 if TYPE_CHECKING:

@@ -31,12 +31,12 @@ from pacfl.subspace import (
 )
 from pacfl.subspace.classes import FEWEST
 from pacfl.subspace.columns import FEWEST as FEWEST_ROWS
+from pacfl.subspace.columns import RANK as RANK_OF_TABLES
 from pacfl.subspace.columns import ColumnAngles, column_angles, with_constant
 from pacfl.subspace.dependence import PERMUTATIONS
+from pacfl.subspace.signature import RANK
 
 FALSE_ALARMS: Final = 0.01  # share of federations of independent samples in which some client passes for dependent
-RANK: Final = 3  # directions in a signature, unless another number is asked for
-RANK_OF_TABLES: Final = 1  # with a schema: the direction of the mean; others would hide it
 MOST_COLUMNS_BYTES: Final = 1 << 19  # of names of columns, which are for people to read: half of a file's header
 
 

@@ -30,6 +30,7 @@ What = Literal["values", "spread"]
 
 WHATS: Final[tuple[What, ...]] = ("values", "spread")
 UNLABELLED: Final = ""  # name of the one class of clients without labels
+RANK: Final = 1  # of the signature of a table: the direction of the mean; others would hide it
 CONSTANT: Final = 2.0  # times the root of the number of columns: longer than what columns have in common
 FEWEST: Final = 10  # samples of a class: of fewer, values that occur once in a while decide
 AT_ONCE: Final = 1 << 22  # scores of pairs

@@ -24,6 +24,8 @@ from pacfl.subspace.stored import LARGE, StoredRows, StoredSamples, as_stored_ro
 
 Array = NDArray[np.float64]
 
+RANK: Final = 3  # directions, unless another number is asked for
+
 # Entries whose squares, and sums of very many squares, are far from the limits of float64.
 SAFE_SIZES: Final = (1e-60, 1e60)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,8 @@ from pacfl.data.dataset import Dataset, Flags, from_arrays
 from pacfl.data.natural import natural_clients
 from pacfl.features.description import describe
 from pacfl.features.merging import merged
-from pacfl.features.schema import for_signing
-
-TEST_EVERY: Final = 5
+from pacfl.features.schema import Encoded
+from pacfl.features.splitting import rows_for_testing
 
 Columns = Mapping[str, NDArray[Any]]  # name -> (n,) numbers, NaN where missing, or text, empty where missing
 
@@ -36,15 +35,15 @@ class Collected:
 
     def dataset(self, name: str, n_classes: int) -> Dataset:
         """The data set; columns and channels are scaled by the training samples of all clients."""
-        train = ~self.test
+        train, columns = ~self.test, None
         if isinstance(self.x, Mapping):
-            x = encoded(self.x, self.client, train)
+            x, columns = encoded(self.x, self.client, train)
         else:
             x = self.x() if callable(self.x) else _scaled(self.x, train)
         groups = None if self.groups is None else self.groups[train]
         natural = natural_clients(self.client[train], self.client[self.test], groups)
         halves = x[train], self.y[train], x[self.test], self.y[self.test]
-        return from_arrays(*halves, name=name, n_classes=n_classes or None, natural=natural)
+        return from_arrays(*halves, name=name, n_classes=n_classes or None, natural=natural, columns=columns)
 
 
 Reader = Callable[[Sequence[Path]], Collected]
@@ -75,12 +74,9 @@ def enough(client: NDArray[Any], least: int) -> Flags:
 def every_fifth(client: NDArray[Any], groups: NDArray[Any] | None = None) -> Flags:
     """Every fifth sample of a client is for testing, or every fifth of its groups, in the order of the file."""
     test = np.zeros(len(client), dtype=np.bool_)
-    of_samples = np.arange(len(client)) if groups is None else groups
     for name in np.unique(client):
         own = np.flatnonzero(client == name)
-        _, first, group = np.unique(of_samples[own], return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))
-        test[own] = rank[group] % TEST_EVERY == TEST_EVERY - 1
+        test[own] = rows_for_testing(len(own), None if groups is None else groups[own])
     return test
 
 
@@ -94,17 +90,14 @@ def last_part(client: NDArray[Any], time: NDArray[Any], share: float = 0.2) -> F
     return test
 
 
-def encoded(columns: Columns, client: NDArray[Any], train: Flags) -> NDArray[np.float32]:
-    """Columns as numbers (n, features), by the schema that the clients agree on from their training samples.
-
-    They are laid out as for signing: with a constant column, which models that normalise do not see.
-    """
+def encoded(columns: Columns, client: NDArray[Any], train: Flags) -> Encoded:
+    """Columns as numbers, by the schema that the clients agree on from their training samples."""
     import pyarrow
 
     arrays = {name: pyarrow.array(column, mask=_missing(column)) for name, column in columns.items()}
     table = pyarrow.table(arrays)
     described = {name: describe(table.filter(train & (client == name))) for name in np.unique(client[train]).tolist()}
-    return for_signing(merged(described).encode(table)).x.astype(np.float32)
+    return merged(described).encode(table)
 
 
 def _missing(column: NDArray[Any]) -> Flags:

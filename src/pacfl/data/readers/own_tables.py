@@ -44,7 +44,8 @@ def tables(
     client = np.repeat([stem_of(path) for path in paths], [len(part[0]) for part in parts])
     own = natural_clients(client[~test], client[test], groups[~test] if agreed.group is not None else None)
     n_classes = len(agreed.labels.classes) if agreed.labels is not None else 0
-    return from_arrays(x[~test], y[~test], x[test], y[test], "tables", n_classes or None, natural=own)
+    halves = x[~test], y[~test], x[test], y[test]
+    return from_arrays(*halves, "tables", n_classes or None, natural=own, columns=agreed.features)
 
 
 def _rows(path: Path, schema: Schema) -> tuple[np.ndarray, ...]:
@@ -53,7 +54,7 @@ def _rows(path: Path, schema: Schema) -> tuple[np.ndarray, ...]:
         raise DataError("the schema names no column to predict; make one with 'pacfl schema init --labels COLUMN'")
     try:
         table = read_table(path)
-        x = schema.encode(table).x.astype(np.float32)
+        x = schema.encode(table).x
         y = schema.class_codes(table) if schema.labels.kind == "classes" else schema.scaled_values(table)
         groups = schema.groups(table)
     except DataError as error:
