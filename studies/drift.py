@@ -8,16 +8,20 @@ Every outcome is appended to a file at once; outcomes in the file are not comput
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.stats import beta
 
 from pacfl.data import load_dataset
+from pacfl.features import Schema
+from pacfl.features.description import describe
+from pacfl.features.merging import merged
 from pacfl.features.reading import Reading, Samples
 from pacfl.privacy import private_class_signatures, private_signature, seeded
 from pacfl.signatures import SignatureFile
@@ -33,6 +37,7 @@ CLASSES: Final = 10
 MOVED: Final = (0.5, 1.0)  # standard deviations by which samples move, in one direction
 FRESH: Final = (0.0, 0.05, 0.2)  # share of samples that are not those of another client
 TRIED: Final = 5  # clients of each federation that moved, or copied
+POWER_RUNS: Final = 5  # federations in which some do; the others are for false alarms
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,11 @@ class Setting:
     alpha: float | None = None  # of the Dirichlet distribution of class shares; None: equal
     measure: Measure | None = None
     epsilon: float | None = None
+
+    @property
+    def columns(self) -> bool:
+        """Whether the parties agree on a schema, so that columns are compared one by one."""
+        return self.source == "patients"
 
 
 SETTINGS: Final = {
@@ -61,6 +71,9 @@ SETTINGS: Final = {
     "table, classes, 200 samples": Setting("table", (200, 200), labelled=True),
     "table, unequal classes, 100 to 500": Setting("table", (100, 500), labelled=True, alpha=0.5),
     "Fashion-MNIST, classes, 300 samples": Setting("fmnist", (300, 300), labelled=True),
+    "columns, 50 samples": Setting("patients", (50, 50), rank=1),
+    "columns, 100 to 500 samples": Setting("patients", (100, 500), rank=1),
+    "columns and classes, 100 to 500 samples": Setting("patients", (100, 500), rank=1, labelled=True),
     "table, epsilon 4, 1,000 samples": Setting("table", (1000, 1000), epsilon=4.0),
     "table, classes, epsilon 8, 2,000": Setting("table", (2000, 2000), labelled=True, epsilon=8.0),
 }
@@ -73,7 +86,7 @@ class Source:
         """Of a set of images in a folder, or simulated."""
         self.name = name
         self.images = load_dataset(name, data) if name == "fmnist" else None
-        self.features = 5 if name == "small table" else 30
+        self.features = {"small table": 5, "patients": 8}.get(name, 30)
         self.means = rng.normal(size=(CLASSES, self.features)) + 2 * rng.normal(size=self.features)
         self.scales = np.arange(1, self.features + 1) ** -0.5
         self.towards = np.linalg.qr(rng.normal(size=(self.features, 1)))[0][:, 0]
@@ -81,6 +94,8 @@ class Source:
     def draw(self, setting: Setting, rng: np.random.Generator, moved: float = 0.0) -> tuple[Array, Array]:
         """Samples and labels of one client."""
         n = int(rng.integers(setting.sizes[0], setting.sizes[1] + 1))
+        if setting.columns:
+            return patients(n, rng, moved)
         y = rng.choice(CLASSES, n, p=None if setting.alpha is None else rng.dirichlet(np.full(CLASSES, setting.alpha)))
         if self.images is not None:
             pools = [np.flatnonzero(self.images.y_train == c) for c in range(CLASSES)]
@@ -92,10 +107,39 @@ class Source:
         return self.means[y] + noise * self.scales + moved * self.towards, y
 
 
-def signed(x: Array, y: Array, setting: Setting, rng: np.random.Generator) -> SignatureFile:
+def patients(n: int, rng: np.random.Generator, moved: float = 0.0) -> tuple[Array, Array]:
+    """Columns of several kinds, of which the first may move, and an outcome that depends on two of them."""
+    columns = [
+        rng.normal(60, 15, n) + 15 * moved,
+        rng.lognormal(0, 0.5, n),
+        rng.uniform(0, 1, n),
+        rng.poisson(1.5, n),
+        rng.random(n) < 0.05,
+        rng.random(n) < 0.5,
+        rng.standard_t(3, n),
+        rng.exponential(10, n).round(),
+    ]
+    x = np.column_stack([np.asarray(column, dtype=np.float64) for column in columns])
+    return x, (x[:, 2] + x[:, 5] + rng.normal(0, 0.5, n) > 1).astype(np.int64)
+
+
+def agreed(data: Sequence[tuple[Array, Array]]) -> Schema:
+    """The schema of all clients."""
+    return merged({f"c{i}": describe(as_table(x)) for i, (x, _) in enumerate(data)})
+
+
+def as_table(x: Array) -> pa.Table:
+    """Columns with names."""
+    return pa.table({f"column {j}": x[:, j] for j in range(x.shape[1])})
+
+
+def signed(
+    x: Array, y: Array, setting: Setting, rng: np.random.Generator, schema: Schema | None = None
+) -> SignatureFile:
     """The signature of a client's samples."""
     if setting.epsilon is None:
-        how = Reading(labels="y" if setting.labelled else None)
+        how = Reading(labels="y" if setting.labelled else None, schema=schema)
+        x = x if schema is None else schema.encode(as_table(x)).x
         return sign("client", Samples(x, y if setting.labelled else None), setting.rank, how)
     made = (
         private_class_signatures(x, y, range(CLASSES), setting.rank, setting.epsilon, noise=seeded(rng))
@@ -107,13 +151,18 @@ def signed(x: Array, y: Array, setting: Setting, rng: np.random.Generator) -> Si
     return SignatureFile(basis, setting.rank, False, "raw", None, *private)
 
 
-def outcome(source: Source, setting: Setting, rng: np.random.Generator) -> dict[str, Any]:
-    """What is said of the clients of one federation."""
+def outcome(source: Source, setting: Setting, rng: np.random.Generator, power: bool) -> dict[str, Any]:
+    """What is said of the clients of one federation; power: also of clients that moved, and of copies."""
     data = [source.draw(setting, rng) for _ in range(CLIENTS)]
-    clients = {f"c{i}": signed(*own, setting, rng) for i, own in enumerate(data)}
-    federation = federate(clients, setting.measure)
-    redrawn = [signed(*source.draw(setting, rng), setting, rng) for _ in clients]
-    drifts = [replace_client(federation, name, new).drift for name, new in zip(clients, redrawn, strict=True)]
+    schema = agreed(data) if setting.columns else None
+
+    def made(own: Iterable[tuple[Array, Array]]) -> list[SignatureFile]:
+        return [signed(*one, setting, rng, schema) for one in own]
+
+    names = [f"c{i}" for i in range(CLIENTS)]
+    federation = federate(dict(zip(names, made(data), strict=True)), setting.measure)
+    redrawn = made(source.draw(setting, rng) for _ in names)
+    drifts = [replace_client(federation, name, new).drift for name, new in zip(names, redrawn, strict=True)]
     tested = [drift for drift in drifts if not drift.obstacle]
     found = {
         "compared": sorted({drift.compared for drift in tested}),
@@ -123,15 +172,15 @@ def outcome(source: Source, setting: Setting, rng: np.random.Generator) -> dict[
         "copies": sum(copies(federation, redrawn)),
         "joined": len(redrawn),
     }
-    names = list(clients)[:TRIED]
+    some = names[:TRIED] if power else []
     for by in MOVED:
-        moved = [signed(*source.draw(setting, rng, by), setting, rng) for _ in names]
-        noticed = [replace_client(federation, name, new).drift.drifted for name, new in zip(names, moved, strict=True)]
+        moved = made(source.draw(setting, rng, by) for _ in some)
+        noticed = [replace_client(federation, name, new).drift.drifted for name, new in zip(some, moved, strict=True)]
         found[f"moved {by}"] = sum(noticed)
     for share in FRESH:
-        partly = [mixed(own, source.draw(setting, rng), share) for own in data[:TRIED]]
-        found[f"fresh {share}"] = sum(copies(federation, [signed(*own, setting, rng) for own in partly]))
-    return {**found, "tried": len(names)}
+        partly = made(mixed(own, source.draw(setting, rng), share) for own in data[: len(some)])
+        found[f"fresh {share}"] = sum(copies(federation, partly))
+    return {**found, "tried": len(some)}
 
 
 def mixed(own: tuple[Array, Array], other: tuple[Array, Array], share: float) -> tuple[Array, Array]:
@@ -145,15 +194,15 @@ def copies(federation: Federation, newcomers: list[SignatureFile]) -> list[bool]
     return [join(federation, {"new": one}).federation.newcomers["new"].copy_of is not None for one in newcomers]
 
 
-def outcomes(data: Path | None, runs: int, store: Path) -> Iterator[dict[str, Any]]:
-    """All federations that are not in the store."""
+def outcomes(data: Path | None, runs: int, only: str, store: Path) -> Iterator[dict[str, Any]]:
+    """All federations that are not in the store, of settings whose names contain a word."""
     done = {json.dumps(o["key"]) for o in map(json.loads, store.read_text().splitlines())} if store.exists() else set()
     for run in range(runs):
         for name, setting in SETTINGS.items():
-            if json.dumps([name, run]) not in done and (data is not None or setting.source != "fmnist"):
+            if only in name and json.dumps([name, run]) not in done and (data or setting.source != "fmnist"):
                 rng = np.random.default_rng([run, *name.encode()])
                 source = Source(setting.source, data, np.random.default_rng([0, *setting.source.encode()]))
-                yield {"key": [name, run], **outcome(source, setting, rng)}
+                yield {"key": [name, run], **outcome(source, setting, rng, run < POWER_RUNS)}
 
 
 def rate(count: int, n: int) -> str:
@@ -168,9 +217,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder with fmnist.npz; without it, simulated ones only")
     parser.add_argument("--runs", type=int, default=20, help="federations for each setting")
+    parser.add_argument("--only", default="", help="settings whose names contain this")
     parser.add_argument("--outcomes", type=Path, default=Path("drift.jsonl"))
     args = parser.parse_args()
-    for one in outcomes(args.data, args.runs, args.outcomes):
+    for one in outcomes(args.data, args.runs, args.only, args.outcomes):
         with args.outcomes.open("a") as file:
             file.write(json.dumps(one) + "\n")
     stored = [json.loads(line) for line in args.outcomes.read_text().splitlines()]
@@ -181,7 +231,7 @@ def main() -> None:
         own = [o for o in stored if name in (None, o["key"][0])]
         total = {key: sum(o[key] for o in own) for key in ("tested", "drifted", "copies", "joined", "tried", *later)}
         false = rate(total["drifted"], total["tested"]), rate(total["copies"], total["joined"])
-        noticed = [f"{total[key] / total['tried']:.0%}" for key in later]
+        noticed = [f"{total[key] / total['tried']:.0%}" if total["tried"] else "" for key in later]
         print(f"| {' | '.join([name or 'all', *false, *noticed])} |")
 
 

@@ -113,14 +113,15 @@ def test_replace_says_whether_a_client_drifted_and_where_it_fits(run: Run, folde
     assert "now it fits cluster 2" in flat(run("show", folder)[1])
     answer = json.loads(run("replace", folder, file, "--move", "--json")[1])
     assert (answer["replaced"], answer["before"], answer["cluster"], answer["moved"]) == ("g1-2", 1, 2, True)
-    assert set(answer["drift"]) == {"compared", "size", "limit", "drifted", "fits", "obstacle"}
+    assert set(answer["drift"]) == {"compared", "size", "limit", "drifted", "fits", "obstacle", "column"}
     assert "g1-2" in load_federation(folder).clusters()[2]
     assert load_federation(folder).drifted == {}
 
 
 def test_the_same_signature_does_not_touch_the_folder(run: Run, folder: Path, tmp_path: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    assert run("replace", folder, written(tmp_path, "g1-2", client(1, 2)))[0] == 0
+    code, out, _ = run("replace", folder, written(tmp_path, "g1-2", client(1, 2)))
+    assert (code, "g1-2: this is the signature that it had" in flat(out)) == (0, True)
     assert {p.name: p.stat().st_mtime_ns for p in folder.iterdir() if p.name != ".lock"} == before
 
 
@@ -139,3 +140,29 @@ def test_python_replaces_as_the_command_does(run: Run, folder: Path, tmp_path: P
     folders.save(three_groups(), twin)
     run("replace", folder, file, "--move")
     assert replace_file(twin, file, move=True).federation.summary() == load_federation(folder).summary()
+
+
+def test_names_that_are_formulas_or_foreign_letters_are_drawn_and_controls_are_refused(
+    run: Run, tmp_path: Path
+) -> None:
+    names = ["a$b_{$", "\u65e5\u672c", "[bold]x", "-y"]
+    files = [written(tmp_path, name, client(i % 2, i)) for i, name in enumerate(names)]
+    code, out, err = run("cluster", *files, "-o", tmp_path / "federation")
+    assert (code, err) == (0, "")
+    assert all(name in out for name in names)
+    code, out, err = run("leave", tmp_path / "federation", "--", "-y")
+    assert (code, err) == (0, "")
+    code, _, err = run("join", tmp_path / "federation", written(tmp_path, "two\nlines", client(0, 9)))
+    assert code == 1
+    assert r"'two\nlines' cannot be printed; rename the file" in err
+
+
+def test_what_is_no_federation_is_said_with_the_remedy(run: Run, folder: Path, tmp_path: Path) -> None:
+    assert f"{tmp_path}: is no folder of a federation, and 0 runs" in flat(run("show", tmp_path)[2])
+    err = run("join", folder, written(tmp_path, "g0-0", client(0, 0)))[2]
+    assert "g0-0: already in the federation, nothing was changed; a new signature of a client is for" in flat(err)
+
+
+def test_the_evidence_is_of_those_who_were_clustered(run: Run, folder: Path) -> None:
+    run("leave", folder, "g0-0")
+    assert "12 clients clustered; 1 left since. The evidence is that of the clustering:" in flat(run("show", folder)[1])

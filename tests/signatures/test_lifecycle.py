@@ -116,6 +116,49 @@ def test_one_client_may_be_left_but_not_none(tmp_path: Path) -> None:
         leave(alone, names[-1:])
 
 
+def test_newcomers_of_its_distribution_join_the_only_client_and_others_do_not() -> None:
+    alone = federations.federate({"first": client(0, 0)})
+    for seed in range(20, 40):
+        assert federations.join(alone, {"late": client(0, seed)}).placed == {"late": 0}
+        assert federations.join(alone, {"late": client(1, seed)}).placed == {"late": 1}
+
+
+def test_the_only_client_may_send_a_new_signature(tmp_path: Path) -> None:
+    alone = leave(three_groups(), three_groups().names[:-1])
+    (name,) = alone.names
+    assert replace_client(alone, name, client(2, 3)).federation is alone
+    for group, drifted in ((2, False), (0, True)):
+        replaced = replace_client(alone, name, client(group, 60))
+        assert (replaced.drift.drifted, labels(replaced.federation)) == (drifted, {name: 2})
+        (tmp_path / str(group)).mkdir()
+        folders.save(replaced.federation, tmp_path / str(group))
+        again = folders.load(tmp_path / str(group))
+        assert again.summary() == replaced.federation.summary()
+        assert federations.join(again, {"late": client(group, 61)}).placed == {"late": 2}
+
+
+@pytest.mark.parametrize("kind", ["inputs", "classes"])
+def test_newcomers_are_not_compared_with_a_client_that_drifted(kind: str) -> None:
+    """Most of cluster 0 drifts to what cluster 1 is and stays: newcomers go where they would have gone before."""
+    before = three_groups() if kind == "inputs" else two_kinds()
+    newcomers = {"a": late(0, 80), "b": late(1, 80)} if kind == "inputs" else {"a": party(50, 0), "b": party(51, 1)}
+    drifted = [name for name in before.clusters()[0] if name != "small"][:-1]
+    after = before
+    for i, name in enumerate(drifted):
+        after = replace_client(after, name, late(1, 80, 70 + i) if kind == "inputs" else party(60 + i, 1)).federation
+    assert set(after.drifted) == set(drifted)
+    joined = federations.join(after, newcomers)
+    assert joined.placed == federations.join(before, newcomers).placed == {"a": 0, "b": 1}
+    assert labels(joined.federation) == {**labels(before), **joined.placed}
+
+
+def test_a_runner_up_that_all_have_left_is_not_shown() -> None:
+    joined = federations.join(federated(), {"late": client(0, 99)}).federation
+    assert joined.newcomers["late"].runner_up == 1
+    gone = leave(joined, [f"g1-{i}" for i in range(5)]).newcomers["late"]
+    assert (gone.cluster, gone.runner_up, gone.runner_up_distance) == (0, None, None)
+
+
 def test_who_is_not_in_the_federation_cannot_leave() -> None:
     with pytest.raises(DataError, match="nobody: not in the federation, nothing was changed; its clients are g0-0, "):
         leave(three_groups(), ["g0-0", "nobody"])
@@ -301,7 +344,8 @@ def test_drift_of_a_column_is_noticed(tmp_path: Path) -> None:
     assert not redrawn.drift.drifted
     moved = replace_client(before, "site0", sent(31, 8.0), move=True)
     assert moved.drift.drifted
-    assert moved.drift.compared == "columns"
+    assert (moved.drift.compared, moved.drift.column) == ("columns", "age")
+    assert "its column age is" in moved.drift.words()
     assert (moved.before, moved.cluster) == (0, 1)
     joined = federations.join(before, {"late": sent(32, 8.0)}).federation.newcomers["late"]
     assert (joined.cluster, joined.runner_up, joined.too_small) == (1, 0, False)

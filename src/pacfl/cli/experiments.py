@@ -172,7 +172,8 @@ def show(
     folders = all_folders(runs)
     found = [folder for folder in folders if folder.path.name.startswith(prefix)]
     if len(found) != 1:
-        raise StoreError(f"{count(len(found), 'run')} in {runs} match {prefix!r}; 'pacfl ls' lists all")
+        here = f"{prefix}: is no folder of a federation, and " if not found else ""
+        raise StoreError(f"{here}{count(len(found), 'run')} in {runs} match {prefix!r}; 'pacfl ls' lists all")
     folder = found[0]
     content = folder.content() or {}
     kind = choose(content, test)

@@ -36,13 +36,11 @@ def print_federation(
         table.add_row(*map(escape, row))
     out.print(table)
     out.print(federation.cut(), highlight=False)
-    reasons, because = evidence["reasons"], evidence.get("not_guaranteed_because")
+    reasons, because = federation.reasons(), evidence.get("not_guaranteed_because")
     out.print(reasons, highlight=False)
     if because and because.lower() not in reasons.lower():
         out.print(f"Not guaranteed: {because}", highlight=False)
     _print_without_cluster(federation.not_judged())
-    if federation.history():
-        out.print(federation.history(), highlight=False)
     for name, newcomer in list(federation.newcomers.items())[-MOST_LISTED:]:
         _print_newcomer(name, newcomer)
     _print_suggestions(federation.merge_suggestions())
@@ -77,7 +75,8 @@ def print_replaced(replaced: Replaced, folder: Path, as_json: bool) -> None:
         print(json.dumps(replaced.summary()))
         return
     name, drift = escape(replaced.name), replaced.drift
-    out.print(f"{name}: {escape(drift.words())}", highlight=False)
+    said = "this is the signature that it had" if replaced.same else drift.words()
+    out.print(f"{name}: {escape(said)}", highlight=False)
     if replaced.cluster != replaced.before:
         came = "was in no cluster" if replaced.before < 0 else f"moved from cluster {replaced.before}"
         out.print(f"{name} {came}, and is in cluster {replaced.cluster} now", highlight=False)
@@ -86,6 +85,8 @@ def print_replaced(replaced: Replaced, folder: Path, as_json: bool) -> None:
         out.print(f"{name} stays in cluster {replaced.cluster}; {drift.fits_now()}{remedy}", highlight=False)
     elif drift.drifted:
         out.print(f"{name} stays in cluster {replaced.cluster}, which still fits it best", highlight=False)
+    elif replaced.cluster >= 0:
+        out.print(f"{name} stays in cluster {replaced.cluster}", highlight=False)
     print_diagnosis(replaced.federation.diagnosis)
     out.print(f"{replaced.federation.size()}, stored in {escape(str(folder))}", highlight=False)
 

@@ -1,5 +1,6 @@
 """What the commands on signatures and federations of them do. The command line only parses and prints."""
 
+import unicodedata
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from pacfl.subspace.explanation import Between
 
 SUFFIX: Final = ".sig"
 DELTA: Final = 1e-5
+UNPRINTABLE: Final = ("Cc", "Cs")  # categories of characters: controls, and bytes that are no text
 ENOUGH_SAMPLES: Final = 10  # per direction: with fewer, directions resemble single samples
 
 
@@ -240,6 +242,9 @@ def _open_clients(
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"clients are named by their files, and {', '.join(twice)} occurs twice; rename a file")
+    odd = next((name for name in names if any(unicodedata.category(c) in UNPRINTABLE for c in name)), None)
+    if odd is not None:
+        raise DataError(f"clients are named by their files, and {odd!r} cannot be printed; rename the file")
     clients, neighbouring = {}, {}
     how = replace(reading or Reading(), on_progress=on_progress)
     rank = rank or default_rank(how)

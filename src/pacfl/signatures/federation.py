@@ -1,6 +1,6 @@
 """A federation of named clients in clusters: created, and extended by newcomers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -31,6 +31,7 @@ from pacfl.subspace import (
     diagnose,
 )
 from pacfl.subspace.explanation import Between
+from pacfl.subspace.hierarchy import Labels
 from pacfl.subspace.together import compared_pairs, obstacle
 
 FORMAT: Final = 5  # of folders
@@ -111,9 +112,15 @@ class Federation:
             clustering=clustering,
             classes=classes,
             descriptions=tuple(self.descriptions[i] for i in clients),
-            newcomers={name: one for name, one in self.newcomers.items() if name in left},
-            drifted={name: one for name, one in self.drifted.items() if name in left},
+            newcomers={name: one.among(clustering.numbers) for name, one in self.newcomers.items() if name in left},
+            drifted={name: one.among(clustering.numbers) for name, one in self.drifted.items() if name in left},
         )
+
+    def representative(self) -> list[int]:
+        """Positions of clients that newcomers are compared with: not of those that drifted, where others are left."""
+        labels, drifted = self.clustering.labels, np.isin(self.names, list(self.drifted))
+        left = set(labels[~drifted].tolist())
+        return [i for i, k in enumerate(labels.tolist()) if not drifted[i] or k not in left]
 
     def unit(self) -> str:
         """The unit of the threshold."""
@@ -211,6 +218,11 @@ class Federation:
             for name, one in self.newcomers.items()
             if one.merge and not one.too_small and one.runner_up in there and one.cluster in there
         }
+
+    def reasons(self) -> str:
+        """The evidence in words: that of the clients who were clustered."""
+        said, history = str(self.clustering.evidence["reasons"]), self.history()
+        return f"{history} The evidence is that of the clustering: {said}" if history else said
 
     def history(self) -> str:
         """How many came and left since it was clustered, in words; empty where nobody did."""
@@ -310,7 +322,10 @@ def join(federation: Federation, newcomers: Clients) -> Joined:
     """The federation with newcomers in their clusters, and the merges they suggest. No other client moves."""
     members = [name for name in newcomers if name in federation.names]
     if members:
-        raise DataError(f"{', '.join(members)}: already in the federation; nothing was changed")
+        raise DataError(
+            f"{', '.join(members)}: already in the federation, nothing was changed; a new signature of a client is "
+            "for 'pacfl replace'"
+        )
     newcomers = _aligned(newcomers, federation)
     settings = check_comparable(
         {"the federation": federation.settings, **{n: c.settings for n, c in newcomers.items()}}
@@ -321,6 +336,13 @@ def join(federation: Federation, newcomers: Clients) -> Joined:
         clustering, suggestions = assign(old, federation.clients(), new)
     except ValueError as error:
         raise DataError(f"newcomers cannot be placed: {error}; cluster all clients again instead") from None
+    compared = federation.representative()
+    if len(compared) < len(old.labels):
+        rest = federation.subset(compared)
+        placed_by, suggestions = assign(rest.clustering, rest.clients(), new)
+        clustering = relabelled(clustering, range(len(old.labels), len(names)), placed_by.labels[len(compared) :])
+        others = sorted(set(range(len(old.labels))) - set(compared))
+        old = relabelled(old, others, -1)
     labels = clustering.labels[len(old.labels) :].tolist()
     placed = describe(old, clustering, names, [*federation.clients(), *new], suggestions)
     after = replace(
@@ -335,6 +357,19 @@ def join(federation: Federation, newcomers: Clients) -> Joined:
     )
     opened = sorted({k for k in labels if k > int(old.labels.max())})
     return Joined(after, dict(zip(newcomers, labels, strict=True)), opened, suggestions)
+
+
+def relabelled(clustering: Clustering, clients: Iterable[int], labels: Sequence[int] | Labels | int) -> Clustering:
+    """The clustering with some clients, by their positions, in other clusters."""
+    all_labels = clustering.labels.copy()
+    rows = list(clients)
+    all_labels[rows] = labels
+    evidence, known = clustering.evidence, clustering.evidence.get("not_judged") or {}
+    placed = {str(i) for i in rows if all_labels[i] >= 0} & set(known)
+    if placed:
+        evidence = {**evidence, "not_judged": {i: why for i, why in known.items() if i not in placed}}
+    classes = None if clustering.classes is None else replace(clustering.classes, labels=all_labels)
+    return replace(clustering, labels=all_labels, evidence=evidence, classes=classes)
 
 
 def check_comparable(made: Mapping[str, SignatureSettings]) -> SignatureSettings:

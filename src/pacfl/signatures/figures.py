@@ -1,5 +1,6 @@
 """Pictures of a federation: its dendrogram and its proximity matrix."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
@@ -80,7 +81,8 @@ def _draw_dendrogram(federation: "Federation", axes: "Axes") -> None:
 def _names(federation: "Federation") -> list[str]:
     """With a mark on those that cannot be judged."""
     labels = federation.clustering.labels
-    return [f"{name} ({IN_NONE})" if k < 0 else name for name, k in zip(federation.names, labels, strict=True)]
+    plain = [name.replace("$", r"\$") for name in federation.names]  # no formula
+    return [f"{name} ({IN_NONE})" if k < 0 else name for name, k in zip(plain, labels, strict=True)]
 
 
 def _draw_heatmap(federation: "Federation", axes: "Axes") -> None:
@@ -100,6 +102,7 @@ def _draw_heatmap(federation: "Federation", axes: "Axes") -> None:
 
 
 def _save(figure: "Figure", path: Path, kind: Picture) -> Path:
-    with replaced(path) as file:
+    with replaced(path) as file, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)  # the font lacks a letter of a name: a box is drawn
         figure.savefig(file, format=kind, dpi=120)
     return path

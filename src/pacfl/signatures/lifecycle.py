@@ -1,6 +1,6 @@
 """Clients that leave a federation, or send a new signature."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from pacfl.errors import DataError
 from pacfl.signatures.explaining import some_of
-from pacfl.signatures.federation import Federation, join
+from pacfl.signatures.federation import Federation, join, relabelled
 from pacfl.signatures.placement import Drift
 from pacfl.signatures.sigfile import SignatureFile
-from pacfl.subspace import ClassSignatures, ClientSignature, Clustering, assign
-from pacfl.subspace.columns import ColumnAngles, column_scores, score_limit
+from pacfl.subspace import ClassSignatures, ClientSignature, assign
+from pacfl.subspace.columns import ColumnAngles, largest_column_differences, score_limit
 from pacfl.subspace.drift import FALSE_ALARMS, pair_noise
 
 
@@ -25,11 +25,18 @@ class Replaced:
     drift: Drift
     before: int  # the client's cluster before; -1: it was in none
     cluster: int  # its cluster now
+    same: bool = False  # whether it sent what it had sent before
 
     def summary(self) -> dict[str, Any]:
         """What `pacfl replace --json` prints."""
         moved = {"before": self.before, "cluster": self.cluster, "moved": self.before != self.cluster}
-        return {"replaced": self.name, **moved, "drift": self.drift.as_json(), **self.federation.summary()}
+        return {
+            "replaced": self.name,
+            "same": self.same,
+            **moved,
+            "drift": self.drift.as_json(),
+            **self.federation.summary(),
+        }
 
 
 def leave(federation: Federation, names: Collection[str]) -> Federation:
@@ -56,8 +63,8 @@ def replace_client(federation: Federation, name: str, new: SignatureFile, *, mov
     It stays in its cluster. With `move`, a client that drifted moves to the cluster in which it would be placed now.
     A client that was in no cluster is placed as a newcomer is.
     """
-    if len(federation.names) == 1 and name in federation.names:
-        raise DataError(f"{name}: is the only client of the federation, nothing was changed; cluster again")
+    if federation.names == (name,):
+        return _only(federation, name, new)
     rest = leave(federation, [name])
     at, n = federation.names.index(name), len(federation.names)
     joined = join(rest, {name: new})
@@ -68,17 +75,31 @@ def replace_client(federation: Federation, name: str, new: SignatureFile, *, mov
     drift = _drift(federation, at, after, new, fits)
     drifted = drift.drifted or name in federation.drifted
     moves = own < 0 or (move and drifted and fits >= 0)
-    if _is_same(federation, at, after) and not moves:
-        return Replaced(federation, name, drift, own, own)
+    same = _is_same(federation, at, after)
+    if same and not moves:
+        return Replaced(federation, name, drift, own, own, same)
     label = fits if moves else own
     placed = after.subset([*range(at), n - 1, *range(at, n - 1)])
     newcomers = dict(federation.newcomers)
     if name in newcomers and label == joined.placed[name]:
         newcomers[name] = after.newcomers[name]
     misplaced = {name: drift} if drifted and label != fits else {}
-    clustering = _labelled(placed.clustering, at, label)
+    clustering = relabelled(placed.clustering, [at], [label])
     placed = replace(placed, clustering=clustering, newcomers=newcomers, drifted={**rest.drifted, **misplaced})
-    return Replaced(placed, name, drift, own, label)
+    return Replaced(placed, name, drift, own, label, same)
+
+
+def _only(federation: Federation, name: str, new: SignatureFile) -> Replaced:
+    """The federation of one client with its new signature: it has its cluster, whatever it sends."""
+    joined = join(federation, {f"{name}, new": new}).federation
+    own = int(federation.clustering.labels[0])
+    drift = _drift(federation, 0, joined, new, own)
+    if _is_same(federation, 0, joined):
+        return Replaced(federation, name, drift, own, own, same=True)
+    after = joined.subset([1])
+    labelled = relabelled(after.clustering, [0], [own])
+    after = replace(after, names=(name,), clustering=labelled, newcomers=federation.newcomers)
+    return Replaced(after, name, drift, own, own)
 
 
 def _drift(federation: Federation, at: int, after: Federation, new: SignatureFile, fits: int) -> Drift:
@@ -92,15 +113,19 @@ def _drift(federation: Federation, at: int, after: Federation, new: SignatureFil
     by_columns = bool(old.evidence.get("columns")) and before is not None
     limit = pair.limit(FALSE_ALARMS / 2 if by_columns else FALSE_ALARMS)
     found = Drift(pair.compared, pair.size, limit, not pair.obstacle and pair.size > limit, fits, pair.obstacle)
-    return _of_columns(before, now, found) if by_columns and before is not None and now is not None else found
-
-
-def _of_columns(old: ColumnAngles, new: ColumnAngles, found: Drift) -> Drift:
-    """Drift of the column that differs most, if that shows more than the angle does; both at half the error rate."""
-    scores, limit = column_scores(old, new), score_limit([old, new], FALSE_ALARMS / 2)
-    if not scores.size or (not found.obstacle and scores.max() / limit < found.size / found.limit):
+    if not by_columns or before is None or now is None:
         return found
-    return Drift("columns", float(scores.max()), limit, bool(scores.max() > limit), found.fits)
+    return _of_columns(before, now, found, federation.descriptions[at].columns)
+
+
+def _of_columns(old: ColumnAngles, new: ColumnAngles, found: Drift, names: Sequence[str] | None) -> Drift:
+    """Drift of the column that differs most, if that shows more than the angle does; both at half the error rate."""
+    differences, limit = largest_column_differences(old, new), score_limit([old, new], FALSE_ALARMS / 2)
+    if not differences or (not found.obstacle and differences[0].size / limit < found.size / found.limit):
+        return found
+    most = differences[0]
+    name = None if names is None else names[most.column]
+    return Drift("columns", most.size, limit, most.size > limit, found.fits, column=name)
 
 
 def _is_same(federation: Federation, at: int, after: Federation) -> bool:
@@ -122,14 +147,3 @@ def _same_arrays(
     if a is None or b is None:
         return a is b
     return a.names == b.names and all(np.array_equal(getattr(a, part), getattr(b, part)) for part in parts)
-
-
-def _labelled(clustering: Clustering, at: int, label: int) -> Clustering:
-    """The clustering with one client in another cluster."""
-    labels = clustering.labels.copy()
-    labels[at] = label
-    evidence, known = clustering.evidence, clustering.evidence.get("not_judged") or {}
-    if label >= 0 and str(at) in known:
-        evidence = {**evidence, "not_judged": {i: why for i, why in known.items() if i != str(at)}}
-    classes = None if clustering.classes is None else replace(clustering.classes, labels=labels)
-    return replace(clustering, labels=labels, evidence=evidence, classes=classes)

@@ -1,7 +1,7 @@
 """How clients that join later were placed, and those who drifted: distances, runners-up, what speaks against it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -32,6 +32,12 @@ class Newcomer:
     merge: bool = False  # whether it is within the threshold of both, which suggests merging them
     copy_of: str | None = None  # a client whose signature is nearer than noise allows
     too_small: bool = False  # whether its noise hides the difference between its cluster and the runner-up
+
+    def among(self, clusters: Sequence[int]) -> "Newcomer":
+        """The same, without a runner-up that all have left."""
+        if self.runner_up is None or self.runner_up in clusters:
+            return self
+        return replace(self, runner_up=None, runner_up_distance=None, merge=False, too_small=False)
 
     def words(self) -> str:
         """Where it was placed, how far from it and from the next cluster it is."""
@@ -108,10 +114,16 @@ class Drift:
     drifted: bool
     fits: int  # the cluster in which it would be placed now; -1: it cannot be judged
     obstacle: str = ""  # why the test cannot say; empty where it can
+    column: str | None = None  # of a table, that shows it
+
+    def among(self, clusters: Sequence[int]) -> "Drift":
+        """The same, where all have left the cluster that it fits."""
+        return self if self.fits in clusters else replace(self, fits=-1)
 
     def words(self) -> str:
         """What the test says."""
-        apart = f"its new signature is {self.size:.1f} times the noise from the one before"
+        what = "its new signature" if self.column is None else f"its column {self.column}"
+        apart = f"{what} is {self.size:.1f} times the noise from the one before"
         if self.obstacle:
             return f"whether it drifted cannot be said: {self.obstacle}"
         limit = f"{self.limit:.1f} is passed in {FALSE_ALARMS:.0%} of cases without drift"
@@ -130,7 +142,7 @@ def restored(kind: type[Placed], table: Any) -> dict[str, Placed]:
     """Newcomers, or clients that drifted, as they were stored, checked."""
     made = {}
     for name, stored in table.items():
-        given = {field.name: stored[field.name] for field in fields(kind)}
+        given = {field.name: stored[field.name] for field in fields(kind) if field.name in stored}
         for key, value in given.items():
             listed = str(kind.__annotations__[key]).replace("None", "NoneType")
             if type(value).__name__ not in listed or (isinstance(value, float) and not np.isfinite(value)):

@@ -150,6 +150,8 @@ def diagnose(
             Difference("quantity", unequal, f"The {len(clients)} clients have very unequal sizes: {few}.")
         )
     nothing = "Clients differ by no more than noise." if n_clusters else "No client can be judged."
+    if n_clusters and len(clients) == 1:
+        nothing = "There is one client."
     differences = _ordered(differences) or [Difference("none", 1.0, nothing)]
     kind = differences[0].kind
     return Diagnosis(

@@ -37,6 +37,9 @@ def null_limits(
     know their noise, or it is the distance to the nearest neighbour, in the simulations too.
     """
     n = len(noise_scale)
+    if n == 1 and known:  # what a newcomer of its distribution would pass
+        twice = np.repeat(noise_scale, 2), known, np.repeat(energies, 2, axis=0)
+        return null_limits(*twice, linkage, error_rate, rng)
     if n < 2:
         return np.ones(1), 1.0
     spectrum = noise_spectrum(_dimension(energies))

@@ -283,7 +283,10 @@ def _reasons(
 ) -> str:
     """The evidence in a few sentences."""
     if n == 1:
-        return "One cluster: there is one client."
+        return (
+            "One cluster: there is one client. Newcomers are compared with it by their inputs; to compare classes too, "
+            "cluster two clients or more."
+        )
     who = "two clients" if n == 2 else "clients"
     groups = f", large groups of them below {limits[-1]:.2f}" if len(limits) > 1 else ""
     by_chance = (
