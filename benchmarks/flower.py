@@ -87,7 +87,7 @@ def deployed(n_sites: int, n_rounds: int, warm: bool) -> tuple[float, float]:
             "schedule": {"rounds": n_rounds, "participation": 1.0},
             "learning": asdict(LEARNING),
         }
-        layout.make(folder, n_sites, settings=settings)
+        layout.make(folder, [str(i) for i in range(n_sites)], settings=settings)
         if not warm:
             for script in (folder / "sites").glob("*/start.sh"):
                 script.write_text(script.read_text().replace('worker=\\"$worker\\"', ""))

@@ -1,9 +1,12 @@
 """A grid in this process: messages are handled at once by the real client side, or by a hostile one."""
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from flwr.app import Context, Message, RecordDict
 
 from pacfl.federation.algorithm import Algorithm
@@ -25,8 +28,15 @@ def client_loader(
     return load
 
 
+@lru_cache
+def key_of(node: int) -> bytes:
+    """The public key of a node, in PEM."""
+    key = ec.derive_private_key(node % 100 + 1, ec.SECP256R1()).public_key()
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
 class FakeGrid:
-    """Nodes are 100 and up; keys go by their last two digits. A tampering node changes or withholds its replies."""
+    """Nodes are 100 and up; keys and names go by their last two digits. Tampering nodes change or withhold replies."""
 
     def __init__(self, load: ClientLoader, nodes: Iterable[int], tampering: dict[int, Tamper] | None = None) -> None:
         self.load, self.nodes, self.tampering = load, list(nodes), tampering or {}
@@ -37,7 +47,7 @@ class FakeGrid:
         return self.nodes
 
     def get_nodes(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(node_id=n, public_key=f"key of {n % 100}".encode()) for n in self.nodes]
+        return [SimpleNamespace(node_id=n, public_key=key_of(n), name=f"site-{n % 100:02d}") for n in self.nodes]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         ids = []

@@ -1,5 +1,6 @@
 """Models reach the sites: at the end, when a site that was away returns, and when the operator asks."""
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from pacfl.exporting import formats
 from pacfl.flower import delivery, server, status
 from pacfl.flower.client_registry import fingerprint
 from pacfl.flower.server import federate
-from tests.flower.fake_grid import FakeGrid, client_loader
+from tests.flower.fake_grid import FakeGrid, client_loader, key_of
 from tests.flower.test_flower_server import NODES, config, records
 from tests.small_federation import lively, pool
 
@@ -23,8 +24,7 @@ pytestmark = pytest.mark.usefixtures("identity")
 
 sys.path.append(str(Path(__file__).parent))  # the folder of the user's module
 
-# Client numbers follow the fingerprints of keys
-AWAY = sorted(NODES, key=lambda node: fingerprint(f"key of {node % 100}".encode())).index(103)
+AWAY = NODES.index(103)  # client numbers follow names
 
 
 class Sites(FakeGrid):
@@ -40,11 +40,11 @@ class Sites(FakeGrid):
 
     def get_nodes(self) -> list[SimpleNamespace]:
         trained = sum(m.metadata.message_type == "train" for m in self.sent)
-        here = self.nodes
+        here = super().get_nodes()
         if self.away is not None and trained == 2 * len(self.nodes) and self.looks_left > 0:
             self.looks_left -= 1
-            here = [n for n in self.nodes if n != self.away]
-        return [SimpleNamespace(node_id=n, public_key=f"key of {n % 100}".encode()) for n in here]
+            here = [node for node in here if node.node_id != self.away]
+        return here
 
 
 @pytest.fixture(autouse=True)
@@ -71,8 +71,9 @@ def test_the_files_of_a_site_score_what_the_server_recorded(tmp_path: Path, monk
     last = run(Sites(tmp_path, NODES[:2]), tmp_path / "f")[-1]
     known = (status.read(tmp_path / "f") or {})["clients"]
     for node in NODES[:2]:
-        identity = fingerprint(f"key of {node % 100}".encode())
-        client = next(int(c) for c, one in known.items() if one["identity"] == identity)
+        client = next(int(c) for c, one in known.items() if one["fingerprint"] == fingerprint(key_of(node)))
+        exported = json.loads((tmp_path / "sites" / str(node) / "models" / "export.json").read_text())
+        assert list(exported["clients"]) == [f"site-{node % 100:02d}"]
         rows = pool().client_indices[client].test
         x, y = torch.from_numpy(pool().test.x[rows]), pool().test.y[rows]
         for name, protocol in (("cluster", "received"), ("personal", "personal")):

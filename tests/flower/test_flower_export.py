@@ -31,16 +31,16 @@ def test_a_server_exports_the_models_of_its_clusters(server: Path, tmp_path: Pat
     state = state_of(server)
     assert [file.file for file in manifest.files] == ["cluster-0.pt2", "cluster-1.pt2"]
     assert {c: entry["cluster"] for c, entry in manifest.clients.items()} == {
-        str(c): k for c, k in state.cluster_of.items()
+        f"site-{c:02d}": k for c, k in state.cluster_of.items()
     }
     x = np.random.default_rng(0).normal(size=(5, 1, 8, 8)).astype(np.float32)
     for client, k in state.cluster_of.items():
         with torch.no_grad():
             outputs = model().module(state.models[k])(torch.from_numpy(x)).numpy()
-        found = predict(tmp_path / "export", x, client=client)
+        found = predict(tmp_path / "export", x, client=f"site-{client:02d}")
         np.testing.assert_allclose(found.outputs, outputs, rtol=0, atol=1e-5)
-    (file,) = export(server, tmp_path / "one", input_shape=(1, 8, 8), client=3, format="safetensors").files
-    assert (file.file, file.cluster) == ("client-3.safetensors", state.cluster_of[3])
+    (file,) = export(server, tmp_path / "one", input_shape=(1, 8, 8), client="site-03", format="safetensors").files
+    assert (file.file, file.cluster) == ("client-site-03.safetensors", state.cluster_of[3])
 
 
 def test_what_a_server_does_not_have_is_refused(server: Path, tmp_path: Path) -> None:

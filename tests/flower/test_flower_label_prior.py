@@ -84,7 +84,7 @@ def test_sites_get_corrected_models_and_the_server_exports_those_of_clusters(
     exported = federation_models(tmp_path / "f", "small_task", (1, 8, 8))
     (cluster,) = (of.module.state_dict() for of in exported.models(None, personal=False))
     with pytest.raises(DataError, match=r"corrected for its class shares .*at its site"):
-        list(exported.models("0", personal=False))
+        list(exported.models("site-00", personal=False))
     biases = []
     for node in NODES:
         own = load_file(tmp_path / "sites" / str(node) / "cluster.safetensors")

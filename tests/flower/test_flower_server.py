@@ -1,14 +1,19 @@
 """The server of real sites: connected clients take part, and a crash costs nothing but time."""
 
 import json
+import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 from flwr.app import Context, Message, RecordDict
 
 from pacfl.algorithms import PACFL
@@ -22,7 +27,7 @@ from pacfl.flower import client_registry, status
 from pacfl.flower.backend import FlowerBackend
 from pacfl.flower.message_types import SIGNATURE, TRAIN
 from pacfl.flower.server import federate
-from tests.flower.fake_grid import FakeGrid, client_loader
+from tests.flower.fake_grid import FakeGrid, client_loader, key_of
 from tests.small_federation import LEARNING, LIVELY, SEED, lively, local, model, pool, same
 
 pytestmark = pytest.mark.usefixtures("identity")
@@ -273,11 +278,47 @@ def test_pauses_between_attempts_to_join_double_up_to_a_limit() -> None:
 
 
 def test_ids_are_given_in_order_of_arrival_and_never_change() -> None:
-    registry = client_registry.ClientRegistry()
-    registry.update({"b": 1, "c": 2})
-    registry.update({"a": 5, "c": 9})
+    registry, node = client_registry.ClientRegistry(), client_registry.Node
+    registry.update({"b": node(1), "c": node(2)})
+    registry.update({"a": node(5), "c": node(9)})
     assert registry.client_of == {"b": 0, "c": 1, "a": 2}
     assert registry.nodes == {2: 5, 1: 9}
+
+
+def test_names_are_those_of_the_registration_and_outlast_a_restart() -> None:
+    """A key that is registered under a name that another client has got another name: it is another client."""
+    registry, node = client_registry.ClientRegistry(), client_registry.Node
+    registry.update({"a": node(1, "10"), "b": node(2, "9"), "c": node(3, "lyon"), "d": node(4)})
+    registry.update({"a": node(1, "graz"), "e": node(5, "lyon")})
+    again = client_registry.ClientRegistry.restored(json.loads(json.dumps(registry.described())))
+    for one in (registry, again):
+        assert {i: one.names[c] for i, c in one.client_of.items()} == {
+            "d": "0",
+            "b": "9",
+            "a": "10",
+            "c": "lyon",
+            "e": "lyon-4",
+        }
+    assert again.client_of == registry.client_of
+    assert again.described() == registry.described()
+    assert again.described()["3"] == {"name": "lyon", "fingerprint": "c", "node": 3}
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+def test_the_fingerprint_of_a_key_is_that_of_ssh_keygen(tmp_path: Path) -> None:
+    key = load_pem_public_key(key_of(100))
+    (tmp_path / "node.pub").write_bytes(key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    printed = subprocess.run(["ssh-keygen", "-lf", tmp_path / "node.pub"], capture_output=True, text=True, check=True)
+    assert client_registry.fingerprint(key_of(100)) == printed.stdout.split()[1]
+
+
+def test_a_name_that_could_be_a_path_is_not_used() -> None:
+    class Named(FakeGrid):
+        def get_nodes(self) -> list[Any]:
+            return [SimpleNamespace(node_id=1, public_key=key_of(1), name="../lyon")]
+
+    (node,) = client_registry.nodes_by_key(Named(None, [])).values()
+    assert node.name == ""
 
 
 def test_a_node_without_a_key_is_not_a_client() -> None:
@@ -293,6 +334,12 @@ def test_the_status_is_one_complete_file(tmp_path: Path) -> None:
     content = json.loads((tmp_path / "f" / "status.json").read_text())
     assert sorted(content["clients"]) == ["0", "1", "2", "3", "4", "5"]
     assert all(c["alive"] and c["cluster"] in (0, 1) for c in content["clients"].values())
+    for node, client in zip(NODES, content["clients"].values(), strict=True):
+        assert (client["name"], client["node"]) == (f"site-{node % 100:02d}", node)
+        assert client["fingerprint"] == client_registry.fingerprint(key_of(node))
+    log = (tmp_path / "f" / "server.log").read_text()
+    assert "client site-03: joined, in cluster" in log
+    assert not re.search(r"client \d", log)
     assert np.isfinite(content["accuracy"])
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from pacfl.cli.console import AsJson, app, err, out
 from pacfl.cli.result_tables import value
-from pacfl.errors import DataError, missing
+from pacfl.errors import ConfigError, DataError, missing
 from pacfl.experiment.summary import metric_of
 from pacfl.features import Schema, read_schema
 
@@ -29,7 +29,12 @@ SILENCE = 60.0  # seconds beyond two deadlines without a new status after which 
 @deploy.command()
 def init(
     folder: Folder,
-    clients: Annotated[int, typer.Option(min=1, help="Sites to prepare.")],
+    clients: Annotated[
+        int | None, typer.Option(min=1, help="Number of sites to prepare; they are called 0, 1, ...")
+    ] = None,
+    sites: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Names of the sites to prepare: heidelberg,lyon,graz")
+    ] = None,
     host: Annotated[
         list[str] | None,
         typer.Option(help="Name or address of the server, for the sites; may be repeated. Default: loopback."),
@@ -52,6 +57,11 @@ def init(
     with _flower():
         from pacfl.flower import tables
         from pacfl.flower.deploy import layout
+    if (clients is None) == (sites is None):
+        raise ConfigError(
+            "give either --sites with names, such as heidelberg,lyon,graz, or --clients with their number"
+        )
+    names = tuple(map(str, range(clients or 0))) if sites is None else tuple(sites.split(","))
     agreed = None if schema is None else _schema_with_labels(schema)
     settings: dict[str, dict[str, Any]] = {
         "algorithm": {"name": algorithm},
@@ -59,17 +69,15 @@ def init(
         "federation": {
             "task": task if agreed is None else tables.MODULE,
             "deadline": deadline,
-            "minimum-clients": min(2, clients),
+            "minimum-clients": min(2, len(names)),
         },
     }
     if agreed is not None and agreed.labels is not None and agreed.labels.kind == "value":
         settings["learning"] = {**layout.DEFAULTS["learning"], "loss": "squared-error"}
     modules = {} if agreed is None else {tables.MODULE: tables.task_module(agreed)}
-    deployment = layout.make(folder, clients, tuple(host or ()), port, settings, bind=bind, modules=modules)
-    sites = f"{clients} site{'s' if clients > 1 else ''}"
-    out.print(
-        f"{folder}: a server on {deployment.hosts[0]}:{deployment.port} and {sites}; README.md has the next steps"
-    )
+    deployment = layout.make(folder, names, tuple(host or ()), port, settings, bind=bind, modules=modules)
+    what = f"{len(names)} site{'s' if len(names) > 1 else ''}"
+    out.print(f"{folder}: a server on {deployment.hosts[0]}:{deployment.port} and {what}; README.md has the next steps")
     if host and bind == layout.LOOPBACK[0]:
         err.print(
             f"note: the server listens on {bind} only, so sites need a tunnel to it; --bind 0.0.0.0 listens on all "
@@ -145,7 +153,7 @@ def deployment_status(folder: Folder, as_json: AsJson = False) -> None:
     with _flower():
         from pacfl.flower.deploy import layout, loopback, processes
     deployment, running = layout.load(folder), processes.running(folder)
-    expected = [loopback.SERVER, *(loopback.site(i) for i in range(deployment.clients))]
+    expected = [loopback.SERVER, *(loopback.site(name) for name in deployment.sites)]
     status = _read(loopback.federation(folder))
     if as_json:
         print(json.dumps({"processes": {name: running.get(name) for name in expected}, "federation": status}))
@@ -198,11 +206,12 @@ def _show(status: dict[str, Any]) -> None:
     table = Table(
         title=f"round {status['round']} of {status['rounds']}, {status['phase']}, {alive} of {len(clients)} alive"
     )
-    for heading in ("client", "identity", "cluster", "alive"):
-        table.add_column(heading)
-    for number, c in clients.items():
+    for heading in ("client", "cluster", "alive", "key", "node"):
+        table.add_column(heading, overflow="fold")
+    for c in clients.values():
         cluster = "-" if c["cluster"] is None else str(c["cluster"])
-        table.add_row(number, escape(c["identity"]), cluster, "yes" if c["alive"] else "no")
+        key, node = escape(c["fingerprint"]), str(c["node"] or "-")
+        table.add_row(escape(c["name"]), cluster, "yes" if c["alive"] else "no", key, node)
     out.print(table)
     metric = metric_of(status)
     if status.get(metric) is not None:

@@ -28,6 +28,7 @@ class FederationModels:
     state: Any
     model: Model
     preprocessing: Preprocessing
+    names: Mapping[int, str]  # of clients
 
     def models(self, client: str | None, personal: bool) -> Iterator[ModelOf]:
         """The model of every cluster, or of one client."""
@@ -41,7 +42,7 @@ class FederationModels:
             for k in sorted(set(cluster_of.values())):
                 yield ModelOf(f"cluster-{k}", self.model.module(models[k]), self.preprocessing, k)
             return
-        known = {str(c): k for c, k in cluster_of.items()}
+        known = {self._name(c): k for c, k in cluster_of.items()}
         if client not in known:
             raise DataError(f"{self.folder.path}: has no client {client!r}; there are {', '.join(list(known)[:20])}")
         if self.state.class_shares is not None:
@@ -59,7 +60,7 @@ class FederationModels:
         with torch.no_grad():
             sample = torch.from_numpy(examples(self.preprocessing, 1))
             outputs = portable(self.model.build(), self.preprocessing)(sample).numel()
-        clients = {str(c): {"cluster": int(k)} for c, k in self.state.cluster_of.items()}
+        clients = {self._name(c): {"cluster": int(k)} for c, k in self.state.cluster_of.items()}
         about = (None, self._label, self.folder.path.name, self._targets())
         return Manifest(name, *about, tuple(map(str, range(outputs))), None, clients)
 
@@ -70,7 +71,7 @@ class FederationModels:
         privacy = {**self.content["algorithm"], **self.content.get("aggregation", {})}
         clusters: dict[int, list[str]] = {}
         for client, k in self.state.cluster_of.items():
-            clusters.setdefault(int(k), []).append(str(client))
+            clusters.setdefault(int(k), []).append(self._name(client))
         return CardFacts(
             title=f"Models of {self._label} in the federation {self.folder.path.name}",
             method=f"Federated learning of sites, with {self._label}, by pacfl.",
@@ -85,6 +86,9 @@ class FederationModels:
             input=f"Inputs of shape {self.preprocessing.described()}, as the sites prepare them for the model.",
             outputs=OUTPUTS[self._targets()],
         )
+
+    def _name(self, client: int) -> str:
+        return self.names.get(client, str(client))
 
     @property
     def _label(self) -> str:
@@ -118,4 +122,6 @@ def federation_models(path: Path, task: str | None, input_shape: tuple[int, ...]
         ) from None
     content = checkpoint["run"]
     model = as_model(build, content["seed"])
-    return FederationModels(folder, content, checkpoint["state"], model, Preprocessing(input_shape, "float32", "input"))
+    names = {int(c): about["name"] for c, about in checkpoint.get("clients", {}).items() if isinstance(about, Mapping)}
+    inputs = Preprocessing(input_shape, "float32", "input")
+    return FederationModels(folder, content, checkpoint["state"], model, inputs, names)

@@ -42,6 +42,7 @@ class FlowerBackend:
     model: Model
     federation: str  # names the clients' memory
     nodes: dict[ClientId, int] = field(default_factory=dict)
+    names: dict[ClientId, str] = field(default_factory=dict)  # of sites; others are called by their ids
     deadline: float = 86_400.0  # seconds
     poll: float = 0.05  # seconds
     evaluate_in_training: bool = False
@@ -116,7 +117,8 @@ class FlowerBackend:
         """Send each client its request, and wait until all have replied or the deadline has passed."""
         waiting: dict[str, ClientId] = {}
         for client, message in requests.items():
-            header = {"round": t, "client": client, "federation": self.federation, **about}
+            name = self.name(client)
+            header = {"round": t, "client": client, "name": name, "federation": self.federation, **about}
             sent = self._send(message_type, t, client, wire.pack(message, header))
             if sent is None:
                 self._fail(t, client, "cannot be reached")
@@ -156,7 +158,11 @@ class FlowerBackend:
 
     def _fail(self, t: int, client: ClientId, what: str) -> None:
         self.reply_failures.append(ReplyFailure(t, client, what))
-        log.warning("round %d client %d: %s", t + 1, client, what)
+        log.warning("round %d client %s: %s", t + 1, self.name(client), what)
+
+    def name(self, client: ClientId) -> str:
+        """What people call a client."""
+        return self.names.get(client, str(client))
 
 
 def by_protocol(scores: Mapping[ClientId, Mapping[str, Score]]) -> Scores:

@@ -103,7 +103,8 @@ def _evaluate(request: Request) -> RecordDict:
     scores = side.evaluate(t, client, down, memory, last, personal, fine_tune)
     models = request.context.node_config.get("models") if personal else None
     federation = str(request.about.get("federation"))
-    delivered = bool(models) and deliver(Path(str(models)), federation, side, t, client, down, memory, scores)
+    name = str(request.about.get("name", client))
+    delivered = bool(models) and deliver(Path(str(models)), federation, name, side, t, client, down, memory, scores)
     return wire.pack({}, {**request.header(side), "delivered": delivered}, scores)
 
 

@@ -1,10 +1,14 @@
 """Clients and nodes: a client's identity is what it cannot choose, its node may change."""
 
 import hashlib
+import re
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 from flwr.app import Message as Envelope
 from flwr.serverapp import Grid
 
@@ -14,23 +18,55 @@ from pacfl.flower.inbox import collect_replies
 from pacfl.flower.message_types import IDENTITY
 
 LONGEST_PAUSE = 8  # rounds
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # of a site
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node, with the name under which the operator of the server registered its key."""
+
+    id: int
+    name: str = ""
 
 
 @dataclass(eq=False)
 class ClientRegistry:
-    """Ids of clients by identity, in the order in which they came. An id never changes."""
+    """Ids of clients by identity, in the order in which they came. An id never changes, nor does a name."""
 
     client_of: dict[str, ClientId] = field(default_factory=dict)
+    names: dict[ClientId, str] = field(default_factory=dict)
+    node_of: dict[ClientId, int] = field(default_factory=dict)  # where each client was last
     nodes: dict[ClientId, int] = field(default_factory=dict)  # of the clients that are connected
     failures: dict[ClientId, int] = field(default_factory=dict)  # of joining, in a row
     pause_until: dict[ClientId, int] = field(default_factory=dict)  # round in which a client may join again
 
-    def update(self, nodes: Mapping[str, int]) -> None:
-        """Note the connected nodes, by identity."""
-        for identity in sorted(nodes):
-            self.client_of.setdefault(identity, len(self.client_of))
+    def update(self, nodes: Mapping[str, Node]) -> None:
+        """Note the connected nodes, by identity. Those that come together get their ids in the order of their names."""
+        for identity in sorted(nodes, key=lambda i: (_in_order(nodes[i].name), i)):
+            client = self.client_of.setdefault(identity, len(self.client_of))
+            if client not in self.names:
+                name = nodes[identity].name or str(client)
+                self.names[client] = f"{name}-{client}" if name in self.names.values() else name
         self.nodes.clear()
-        self.nodes.update({self.client_of[identity]: node for identity, node in nodes.items()})
+        self.nodes.update({self.client_of[identity]: node.id for identity, node in nodes.items()})
+        self.node_of.update(self.nodes)
+
+    def described(self) -> dict[str, dict[str, str | int | None]]:
+        """What is known of every client: its name, the fingerprint of its key, and Flower's id of its node."""
+        return {
+            str(c): {"name": self.names[c], "fingerprint": identity, "node": self.node_of.get(c)}
+            for identity, c in self.client_of.items()
+        }
+
+    @classmethod
+    def restored(cls, described: Mapping[str, Mapping[str, Any]]) -> "ClientRegistry":
+        """The registry that `described` describes."""
+        clients = {int(c): about for c, about in described.items()}
+        return cls(
+            {str(about["fingerprint"]): c for c, about in clients.items()},
+            {c: str(about["name"]) for c, about in clients.items()},
+            {c: int(about["node"]) for c, about in clients.items() if about["node"] is not None},
+        )
 
     def available(self, t: int) -> list[ClientId]:
         """Connected clients, without those that have just failed to join."""
@@ -46,14 +82,23 @@ class ClientRegistry:
             self.pause_until[c] = t + 1 + min(2 ** (self.failures[c] - 1), LONGEST_PAUSE)
 
 
-def nodes_by_key(grid: Grid) -> dict[str, int]:
+def nodes_by_key(grid: Grid) -> dict[str, Node]:
     """Nodes by the fingerprint of the public key with which they signed in."""
-    return {fingerprint(node.public_key): node.node_id for node in grid.get_nodes() if node.public_key}
+    return {
+        fingerprint(node.public_key): Node(node.node_id, node.name if NAME.fullmatch(node.name) else "")
+        for node in grid.get_nodes()
+        if node.public_key
+    }
 
 
 def fingerprint(public_key: bytes) -> str:
-    """The first 32 hexadecimal digits of a key's SHA-256: no second key with the same can be found."""
-    return hashlib.sha256(public_key).hexdigest()[:32]
+    """The fingerprint of a key in PEM, as `ssh-keygen -l` prints it."""
+    line = load_pem_public_key(public_key).public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    return "SHA256:" + b64encode(hashlib.sha256(b64decode(line.split()[1])).digest()).decode().rstrip("=")
+
+
+def _in_order(name: str) -> str:
+    return name.zfill(63) if name.isdigit() else name
 
 
 @dataclass(eq=False)
@@ -62,13 +107,13 @@ class NodesByPartition:
 
     known: dict[int, str] = field(default_factory=dict)
 
-    def __call__(self, grid: Grid) -> dict[str, int]:
+    def __call__(self, grid: Grid) -> dict[str, Node]:
         """Ask new nodes."""
         nodes = list(grid.get_node_ids())
         for node, partition in query_partitions(grid, (n for n in nodes if n not in self.known), 60.0, 0.1).items():
             if isinstance(partition, int):
                 self.known[node] = f"partition-{partition:06d}"
-        return {self.known[n]: n for n in nodes if n in self.known}
+        return {self.known[n]: Node(n) for n in nodes if n in self.known}
 
 
 def query_partitions(grid: Grid, nodes: Iterable[int], seconds: float, poll: float) -> dict[int, int | str]:
@@ -85,7 +130,7 @@ def query_partitions(grid: Grid, nodes: Iterable[int], seconds: float, poll: flo
 
 def wait_for_clients(
     registry: ClientRegistry,
-    find_nodes: Callable[[], Mapping[str, int]],
+    find_nodes: Callable[[], Mapping[str, Node]],
     t: int,
     minimum: int,
     waiting: Callable[[], None],

@@ -42,6 +42,7 @@ def requested(federation: Path, take: bool = False) -> bool:
 def deliver(
     folder: Path,
     federation: str,
+    name: str,
     side: ClientSide,
     t: int,
     client: ClientId,
@@ -51,14 +52,14 @@ def deliver(
 ) -> bool:
     """Store the two models of a client in the folder of its site, as `pacfl export` writes them; whether it worked.
 
-    They take samples as the site's load_data returns them.
+    They take samples as the site's load_data returns them. name: of the client, in the files.
     """
     train = side.pool.train
     preprocessing = Preprocessing(train.x.shape[1:], "int64" if train.x.dtype.kind == "i" else "float32", "input")
     received, personal = (model(t, client, down, memory) for model in (side.received, side.personal))
     outputs, _ = side.engine.evaluate(received, SampleSubset(train, side.pool.client_indices[client].train[:1]))
     models = [
-        ModelOf(stem, side.model.module(w), preprocessing, None, str(client), personal=stem == "personal")
+        ModelOf(stem, side.model.module(w), preprocessing, None, name, personal=stem == "personal")
         for stem, w in (("cluster", received), ("personal", personal))
     ]
     manifest = Manifest(
@@ -69,7 +70,7 @@ def deliver(
         targets=find_loss(side.learning.loss).targets,
         outputs=tuple(map(str, range(outputs.shape[1]))),
         model=None,
-        clients={str(client): {}},
+        clients={name: {}},
     )
     for form in FORMATS:
         try:

@@ -23,7 +23,7 @@ from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import RoundPlan
 from pacfl.flower import delivery, settings, status
 from pacfl.flower.backend import FlowerBackend, by_protocol
-from pacfl.flower.client_registry import ClientRegistry, NodesByPartition, nodes_by_key, wait_for_clients
+from pacfl.flower.client_registry import ClientRegistry, Node, NodesByPartition, nodes_by_key, wait_for_clients
 from pacfl.flower.site import load_model
 from pacfl.learning.evaluation import Metrics
 from pacfl.learning.losses import find_loss
@@ -57,13 +57,14 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
     if note:
         log.warning("%s", note)
     metrics = Metrics(find_loss(run.learning.loss).targets, run.metrics)
-    registry = ClientRegistry(dict(checkpoint.get("clients", {})))
+    registry = ClientRegistry.restored(checkpoint.get("clients", {}))
     backend = FlowerBackend(
         grid,
         algorithm,
         model,
         checkpoint.get("federation") or secrets.token_hex(8),
         nodes=registry.nodes,
+        names=registry.names,
         deadline=deployment.deadline,
         poll=deployment.poll,
         evaluate_in_training=True,
@@ -90,7 +91,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
                 "run": _settings(run),
                 "task": deployment.task,
                 "federation": backend.federation,
-                "clients": dict(registry.client_of),
+                "clients": registry.described(),
                 "state": done.state,
             }
         )
@@ -110,7 +111,7 @@ class LiveSchedule:
     run: Run
     registry: ClientRegistry
     status: status.StatusFile
-    find_nodes: Callable[[], dict[str, int]]
+    find_nodes: Callable[[], dict[str, Node]]
     former: Sequence[Mapping[str, Any]]  # records of rounds of former runs
     delivered: set[ClientId] = field(default_factory=set)  # who has stored its models since the last training
 
@@ -178,6 +179,8 @@ class LiveSchedule:
 
 def _load_checkpoint(folder: RunFolder, run: Run) -> dict[str, Any]:
     checkpoint = folder.load_checkpoint() or {}
+    if not all(isinstance(about, Mapping) for about in checkpoint.get("clients", {}).values()):
+        raise StoreError(f"{folder.path} is of a pacfl whose sites had no names; choose another federation.folder")
     if checkpoint and checkpoint["run"] != _settings(run):
         raise StoreError(
             f"{folder.path} has a federation with other settings; choose another federation.folder, "

@@ -46,7 +46,8 @@ class StatusFile:
     def round_finished(self, t: int, cluster_of: dict[ClientId, int], record: Mapping[str, Any]) -> None:
         """A round has ended and is stored."""
         for client in sorted(cluster_of.keys() - self.cluster_of.keys()):
-            log.info("round %d client %d: joined, in cluster %d", t + 1, client, cluster_of[client])
+            name = self.backend.name(client)
+            log.info("round %d client %s: joined, in cluster %d", t + 1, name, cluster_of[client])
         self.cluster_of = cluster_of
         received = scores(record).get("received")
         self.score = received["mean"] if received else self.score
@@ -62,8 +63,8 @@ class StatusFile:
     def _write(self, phase: str) -> None:
         last = self.backend.reply_failures[-1] if self.backend.reply_failures else None
         clients = {
-            str(c): {"identity": identity, "cluster": self.cluster_of.get(c), "alive": c in self.registry.nodes}
-            for identity, c in self.registry.client_of.items()
+            c: {**about, "cluster": self.cluster_of.get(int(c)), "alive": int(c) in self.registry.nodes}
+            for c, about in self.registry.described().items()
         }
         write(
             self.folder,
@@ -75,7 +76,7 @@ class StatusFile:
                 **({} if self.metric == ACCURACY else {"metric": self.metric}),
                 self.metric: self.score,
                 "clients": clients,
-                "last_error": last and f"round {last.round + 1} client {last.client}: {last.what}",
+                "last_error": last and f"round {last.round + 1} client {self.backend.name(last.client)}: {last.what}",
             },
         )
 

@@ -33,8 +33,8 @@ class Loopback:
         loopback.begin(self.folder)
 
     def join(self, i: int) -> None:
-        loopback.register(self.folder, i)
-        loopback.start_site(self.folder, i)
+        loopback.register(self.folder, str(i))
+        loopback.start_site(self.folder, str(i))
 
     def kill(self, name: str) -> None:
         """Without warning, as by a power failure."""
@@ -54,7 +54,7 @@ class Loopback:
 
     def number(self, i: int) -> int | None:
         """The server's id of a site."""
-        found = [int(c) for c, client in self.status["clients"].items() if client["identity"] == self.identity(i)]
+        found = [int(c) for c, client in self.status["clients"].items() if client["fingerprint"] == self.identity(i)]
         return found[0] if found else None
 
     def cluster(self, i: int) -> int | None:
@@ -93,7 +93,7 @@ class Loopback:
 @contextmanager
 def deployed(folder: Path, sites: int, settings: dict[str, dict[str, Any]]) -> Iterator[Loopback]:
     """A deployment that is not running yet."""
-    layout.make(folder, sites, settings=settings)
+    layout.make(folder, [str(i) for i in range(sites)], settings=settings)
     try:
         yield Loopback(folder)
     finally:

@@ -54,7 +54,7 @@ def test_a_run_may_override_the_number_of_rounds_and_nothing_else(tmp_path: Path
 
 def test_the_same_files_are_the_same_app(tmp_path: Path) -> None:
     for name in ("one", "other"):
-        layout.make(tmp_path / name, 1)
+        layout.make(tmp_path / name, ["0"])
     one, other = (approval.build(tmp_path / name / "app") for name in ("one", "other"))
     assert one == other
 
@@ -113,8 +113,8 @@ def test_an_app_of_the_server_is_compared_with_the_one_that_came_with_the_folder
 
 
 def test_sites_of_one_machine_approve_with_the_server_and_others_themselves(tmp_path: Path) -> None:
-    layout.make(tmp_path / "here", 1)
-    layout.make(tmp_path / "apart", 1, ["fl.example.org"])
+    layout.make(tmp_path / "here", ["0"])
+    layout.make(tmp_path / "apart", ["0"], ["fl.example.org"])
     for place, expected in (("here", True), ("apart", False)):
         (tmp_path / place / "app" / "task.py").write_text("x = 1")
         done = CliRunner().invoke(cli, ["deploy", "approve", str(tmp_path / place), "--yes"])
@@ -138,7 +138,7 @@ def test_a_supernode_gives_messages_to_approved_apps_only(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Messages are taken in by Flower's own function; the server is hostile."""
-    layout.make(tmp_path / "d", 1)
+    layout.make(tmp_path / "d", ["0"])
     app = approval.build(tmp_path / "d" / "app")
     foreign = approval.build(write_foreign_app(tmp_path / "foreign", tmp_path / "evidence"))
     approval.approve(tmp_path, app)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pacfl.cli import app
-from pacfl.errors import DeployError
+from pacfl.errors import DeployError, PacflError
 
 
 def invoke(*arguments: object) -> tuple[int, str]:
@@ -20,7 +20,7 @@ def invoke(*arguments: object) -> tuple[int, str]:
 
 
 def written(folder: Path, **changes: Any) -> Path:
-    client = {"identity": "0123456789abcdef", "cluster": 1, "alive": True}
+    client = {"name": "lyon", "fingerprint": "SHA256:0123456789", "node": 77, "cluster": 1, "alive": True}
     content = {
         "phase": "running",
         "round": 3,
@@ -55,7 +55,15 @@ def test_the_exit_code_says_that_there_is_no_federation(tmp_path: Path) -> None:
 
 def test_the_status_shows_rounds_clusters_who_is_alive_and_the_last_error(tmp_path: Path) -> None:
     _, output = invoke("status", written(tmp_path))
-    for words in ("round 3 of 9", "1 of 1 alive", "0123456789abcdef", "50.0 %", "round 2 client 0: no reply"):
+    for words in (
+        "round 3 of 9",
+        "1 of 1 alive",
+        "lyon",
+        "SHA256:0123456789",
+        "77",
+        "50.0 %",
+        "round 2 client 0: no reply",
+    ):
         assert words in output
     _, output = invoke("status", written(tmp_path, metric="mae", mae=2.5))
     assert "mae of the models as received: 2.5\n" in output
@@ -67,9 +75,33 @@ def test_init_writes_a_deployment_whose_processes_are_down(tmp_path: Path) -> No
     code, output = invoke("deploy", "status", tmp_path / "d", "--json")
     assert code == 3
     assert json.loads(output) == {
-        "processes": {"server": None, "site-0000": None, "site-0001": None},
+        "processes": {"server": None, "site-0": None, "site-1": None},
         "federation": None,
     }
+
+
+def test_sites_have_names(tmp_path: Path) -> None:
+    code, _ = invoke("deploy", "init", tmp_path / "d", "--sites", "heidelberg,lyon,graz")
+    assert code == 0
+    assert {path.name for path in (tmp_path / "d" / "sites").iterdir()} == {"heidelberg", "lyon", "graz"}
+    _, output = invoke("deploy", "status", tmp_path / "d", "--json")
+    assert list(json.loads(output)["processes"]) == ["server", "site-heidelberg", "site-lyon", "site-graz"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "either --sites"),
+        (["--sites", "lyon", "--clients", 1], "either --sites"),
+        (["--sites", "lyon,Lyon"], "different names"),
+        (["--sites", "lyon,"], "different names"),
+        (["--sites", "../lyon"], "different names"),
+    ],
+)
+def test_names_that_cannot_be_are_refused(options: list[object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(PacflError, match=message):
+        invoke("deploy", "init", tmp_path / "d", *options)
+    assert not (tmp_path / "d").exists()
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,10 @@ def test_three_sites_end_with_models_that_score_what_the_server_reported(short_p
     with deployed(short_path, 3, {"federation": federation, "schedule": schedule(3), "learning": LEARNING}) as sites:
         sites.start([0, 1, 2])
         sites.wait_for_round(1, 300)
-        sites.kill(loopback.site(2))
+        sites.kill(loopback.site("2"))
         sites.wait("the end without site 2", lambda: sites.status["phase"] == "delivering models", 300)
         assert not (short_path / "sites" / "2" / "models").exists()
-        loopback.start_site(short_path, 2)
+        loopback.start_site(short_path, "2")
         print_row(
             "a site that was away at the end returns",
             "it gets its models",
@@ -148,7 +148,7 @@ def is_killed_in_mid_round(sites: Loopback) -> None:
     trained = sites.log(1).count("Receiving: train")
     sites.wait("site 1 is given a training", lambda: sites.log(1).count("Receiving: train") > trained, 120)
     t = len(sites.records)
-    sites.kill(loopback.site(1))
+    sites.kill(loopback.site("1"))
     seconds = sites.wait_for_round(t + 1, DEADLINE + 60)
     record = sites.records[t]
     assert seconds < DEADLINE + 15
@@ -160,7 +160,7 @@ def is_killed_in_mid_round(sites: Loopback) -> None:
 def returns(sites: Loopback) -> None:
     before, n_signatures = (sites.number(1), sites.cluster(1)), sites.log(1).count("query.signature")
     gone = sites.wait("site 1 is missed", lambda: not sites.status["clients"][str(before[0])]["alive"], 180)
-    loopback.start_site(sites.folder, 1)
+    loopback.start_site(sites.folder, "1")
 
     def trains_again() -> bool:
         last = sites.records[-1]

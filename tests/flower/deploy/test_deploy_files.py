@@ -21,7 +21,7 @@ from pacfl.flower.deploy import layout, processes
 
 
 def test_nothing_is_readable_by_others(tmp_path: Path) -> None:
-    layout.make(tmp_path / "d", 3)
+    layout.make(tmp_path / "d", ["0", "1", "2"])
     files = [tmp_path / "d", *(tmp_path / "d").rglob("*")]
     assert len(files) > 20
     assert [path for path in files if path.stat().st_mode & 0o077] == []
@@ -32,20 +32,20 @@ def test_nothing_is_readable_by_others(tmp_path: Path) -> None:
 
 def test_git_ignores_all_of_it(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    layout.make(tmp_path / "d", 1)
+    layout.make(tmp_path / "d", ["0"])
     done = subprocess.run(["git", "-C", str(tmp_path), "status", "--short"], capture_output=True, text=True, check=True)
     assert done.stdout == ""
 
 
 def test_keys_are_never_overwritten(tmp_path: Path) -> None:
-    layout.make(tmp_path / "d", 1)
+    layout.make(tmp_path / "d", ["0"])
     with pytest.raises(DeployError, match="not empty"):
-        layout.make(tmp_path / "d", 1)
+        layout.make(tmp_path / "d", ["0"])
 
 
 def test_the_certificate_of_the_server_has_all_its_names(tmp_path: Path) -> None:
     """Loopback among them: the SuperLink's own processes connect there, and without it no run starts."""
-    layout.make(tmp_path / "d", 1, ["fl.example.org", "192.0.2.7"])
+    layout.make(tmp_path / "d", ["0"], ["fl.example.org", "192.0.2.7"])
     server = tmp_path / "d" / "server"
     own = x509.load_pem_x509_certificate((server / "server.crt").read_bytes())
     names = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -58,14 +58,14 @@ def test_the_certificate_of_the_server_has_all_its_names(tmp_path: Path) -> None
 
 def test_only_one_folder_has_the_key_of_the_authority(tmp_path: Path) -> None:
     """The server cannot sign certificates."""
-    layout.make(tmp_path / "d", 2)
+    layout.make(tmp_path / "d", ["0", "1"])
     secret = (tmp_path / "d" / "authority" / "ca.key").read_bytes()
     others = [p for p in (tmp_path / "d").rglob("*") if p.is_file() and p.parent.name != "authority"]
     assert all(secret not in path.read_bytes() for path in others)
 
 
 def test_every_site_has_a_key_pair_of_its_own(tmp_path: Path) -> None:
-    layout.make(tmp_path / "d", 3)
+    layout.make(tmp_path / "d", ["0", "1", "2"])
     publics = set()
     for i in range(3):
         site = tmp_path / "d" / "sites" / str(i)
@@ -77,7 +77,9 @@ def test_every_site_has_a_key_pair_of_its_own(tmp_path: Path) -> None:
 
 
 def test_the_server_reads_the_settings_of_the_app(tmp_path: Path) -> None:
-    layout.make(tmp_path / "d", 2, settings={"algorithm": {"name": "fedprox"}, "federation": {"deadline": 7.0}})
+    layout.make(
+        tmp_path / "d", ["0", "1"], settings={"algorithm": {"name": "fedprox"}, "federation": {"deadline": 7.0}}
+    )
     app = tomllib.loads((tmp_path / "d" / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     flat = {
         f"{section}.{key}": value
@@ -97,7 +99,7 @@ def test_a_folder_that_is_not_a_deployment_is_refused(tmp_path: Path) -> None:
 
 
 def test_scripts_are_valid_shell(tmp_path: Path) -> None:
-    layout.make(tmp_path / "d", 1)
+    layout.make(tmp_path / "d", ["0"])
     scripts = sorted((tmp_path / "d").rglob("*.sh"))
     assert [s.name for s in scripts] == ["register.sh", "run.sh", "start.sh", "start.sh"]
     for script in scripts:

@@ -67,9 +67,9 @@ def test_memory_survives_a_restart_of_the_supernodes(name: str, short_path: Path
         sites.start([0, 1])
         finished(sites, 2)
         for i in range(2):
-            processes.stop(sites.folder, loopback.site(i))
+            processes.stop(sites.folder, loopback.site(str(i)))
         for i in range(2):
-            loopback.start_site(sites.folder, i)
+            loopback.start_site(sites.folder, str(i))
         loopback.begin(sites.folder, "--run-config", "schedule.rounds=4")
         finished(sites, 4)
         assert [x for record in sites.records for x in record["reply_failures"]] == []

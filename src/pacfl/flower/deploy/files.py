@@ -1,6 +1,6 @@
 """The files of a deployment, as text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 ENVIRONMENT = """\
@@ -84,10 +84,12 @@ memory=\\"$PWD/memory\\" models=\\"$PWD/models\\" worker=\\"$worker\\" $(cat sit
 def register(address: str) -> str:
     """Script that registers a site."""
     return f"""#!/bin/sh
-# Register a site by its public key: ./register.sh /path/to/node.pub
+# Register a site by its public key, and the name under which all tables, logs and models show it:
+# ./register.sh /path/to/node.pub heidelberg
 set -eu
 key="$(realpath "$1")"
-{operator(address)}exec flwr supernode register "$key" server --format json
+name="${{2:?the name of the site is missing: ./register.sh KEY NAME}}"
+{operator(address)}exec flwr supernode register "$key" server --name "$name" --format json
 """
 
 
@@ -129,18 +131,18 @@ def app(settings: Mapping[str, Mapping[str, Any]], seed: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def readme(server: str, port: int, bind: str, n_sites: int) -> str:
+def readme(server: str, port: int, bind: str, sites: Sequence[str]) -> str:
     """Instructions for the operator."""
     return f"""# This federation
 
-The server is {server}:{port} and listens on {bind}; sites prepared: {n_sites}. Show nothing but this file
-to others: keys, certificates and the token are readable by you only, and `.gitignore` excludes the folder
-from repositories.
+The server is {server}:{port} and listens on {bind}. Show nothing but this file to others: keys,
+certificates and the token are readable by you only, and `.gitignore` excludes the folder from
+repositories. Sites prepared: {", ".join(sites)}.
 
 - `authority/` is yours, best stored offline: the key that signs server certificates.
 - `server/` belongs on the server: its certificate and key, `start.sh`, `register.sh`, `run.sh`, and the
   operator's token in `flwr/credentials.yaml`; later its database, and the federation in `federation/`.
-- `sites/N/` belongs to site N, and to nobody else once it is there: its key, the certificate of the
+- `sites/NAME/` belongs to the site of this name, and to nobody else once it is there: its key, the certificate of the
   authority, `start.sh`; later the client's memory, in `memory/`, and its models, in `models/`.
 - `app/` belongs on the server, beside `server/`: the settings of the federation.
 
@@ -150,13 +152,14 @@ Server and sites run apps only whose SHA-256 is in their `approved-apps`. After 
 To try it on this machine: `pacfl deploy up .`, then `pacfl status server/federation`, and at the end
 `pacfl deploy down .`.
 
-To deploy it: copy `server/` and `app/` to the server and each `sites/N/` to its site over a channel that
+To deploy it: copy `server/` and `app/` to the server and each `sites/NAME/` to its site over a channel that
 you trust (`rsync -a` preserves the permissions), and delete your copy of the site's key. Better still, a
 site creates its own key with `ssh-keygen -t ecdsa -b 384 -N "" -C "" -f node.key` and sends you
 `node.key.pub` only.
 
 1. On the server: `./start.sh`, as a service that is restarted when it ends.
-2. On the server, once for each site: `./register.sh SITE.pub`.
+2. On the server, once for each site: `./register.sh NODE.pub NAME`. `ssh-keygen -lf NODE.pub` shows the
+   fingerprint of the key, at the site and here.
 3. At each site: `pacfl deploy approve .`, then `./start.sh`, as a service likewise.
 4. On the server: `./run.sh`. After a crash the same command resumes after the last finished round.
 5. `pacfl status federation` in the server's folder shows rounds, clusters, who is alive and the last

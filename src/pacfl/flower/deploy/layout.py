@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pacfl.errors import DeployError
+from pacfl.flower.client_registry import NAME
 from pacfl.flower.deploy import approval, files, keys
 
 FILE: Final = "deploy.json"
@@ -17,9 +18,9 @@ LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 @dataclass(frozen=True)
 class Deployment:
-    """The number of sites and the addresses of a deployment."""
+    """The names of the sites and the addresses of a deployment."""
 
-    clients: int
+    sites: tuple[str, ...]
     hosts: tuple[str, ...]
     port: int
     site_ports: tuple[int, ...] = field(default=())
@@ -33,7 +34,7 @@ class Deployment:
 
 def make(
     folder: Path,
-    clients: int,
+    sites: Sequence[str],
     hosts: Sequence[str] = (),
     port: int | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -48,22 +49,28 @@ def make(
     """
     if folder.exists() and any(folder.iterdir()):
         raise DeployError(f"{folder} is not empty; choose another folder: keys are never overwritten")
+    for name in sites:
+        if not NAME.fullmatch(name) or [s.lower() for s in sites].count(name.lower()) > 1:
+            raise DeployError(
+                f"a site is called {name!r}; expected different names of letters, digits, dots and hyphens, with at "
+                "most 63 characters"
+            )
     own = () if bind in ("0.0.0.0", *LOOPBACK) else (_address(bind),)
     if bind != LOOPBACK[0] and not hosts:
         raise DeployError(f"a server that listens on {bind} needs the name by which sites reach it: give --host, too")
     names = tuple(dict.fromkeys((*hosts, *own, *LOOPBACK)))  # its own processes connect to the server by these names
-    free = free_ports(clients + 1)
-    site_ports = (9100,) * clients if hosts else tuple(free[1:])
-    deployment = Deployment(clients, names, port or (8443 if hosts else free[0]), site_ports, bind)
+    free = free_ports(len(sites) + 1)
+    site_ports = (9100,) * len(sites) if hosts else tuple(free[1:])
+    deployment = Deployment(tuple(sites), names, port or (8443 if hosts else free[0]), site_ports, bind)
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     _write(folder / ".gitignore", "*\n")
     _write(folder / FILE, json.dumps(asdict(deployment), indent=2) + "\n")
-    _write(folder / "README.md", files.readme(names[0], deployment.port, bind, clients))
+    _write(folder / "README.md", files.readme(names[0], deployment.port, bind, sites))
     certificate = _server(folder, deployment)
     _private(folder / "sites")
-    for i in range(clients):
-        _site(folder / "sites" / str(i), deployment, i, certificate)
+    for i, name in enumerate(sites):
+        _site(folder / "sites" / name, deployment, i, certificate)
     _app(folder, settings or {}, seed)
     for name, text in (modules or {}).items():
         _write(folder / "app" / f"{name}.py", text)
@@ -75,8 +82,8 @@ def approve(folder: Path, app: bytes) -> None:
     """Approve an app at the server, and at the sites of this machine. Sites elsewhere get it as a proposal."""
     deployment = load(folder)
     approval.approve(folder / "server", app)
-    for i in range(deployment.clients):
-        site = folder / "sites" / str(i)
+    for name in deployment.sites:
+        site = folder / "sites" / name
         if deployment.one_machine:
             approval.approve(site, app)
         elif site.exists():
@@ -87,8 +94,8 @@ def load(folder: Path) -> Deployment:
     """The deployment in a folder that `make` wrote."""
     try:
         content = json.loads((folder / FILE).read_text())
-        hosts, site_ports = tuple(content["hosts"]), tuple(content["site_ports"])
-        return Deployment(content["clients"], hosts, content["port"], site_ports, content.get("bind", LOOPBACK[0]))
+        sites, hosts, site_ports = (tuple(content[key]) for key in ("sites", "hosts", "site_ports"))
+        return Deployment(sites, hosts, content["port"], site_ports, content["bind"])
     except (OSError, ValueError, KeyError):
         raise DeployError(
             f"{folder} is not a deployment; 'pacfl deploy init {folder} --clients 3' creates one"
@@ -131,7 +138,7 @@ def _site(site: Path, deployment: Deployment, i: int, certificate: bytes) -> Non
     _private(site)
     keys.write_node_key(site)
     keys.write_secret(site / "ca.crt", certificate)
-    script = files.supernode(deployment.hosts[0], deployment.port, deployment.site_ports[i], i, deployment.clients)
+    script = files.supernode(deployment.hosts[0], deployment.port, deployment.site_ports[i], i, len(deployment.sites))
     _write(site / "start.sh", script, executable=True)
     _write(site / "site.config", "")
 

@@ -25,11 +25,11 @@ def up(folder: Path) -> Iterator[str]:
     if fresh:
         start_server(folder)
         yield f"server on {deployment.hosts[0]}:{deployment.port}"
-    for i in range(deployment.clients):
-        if site(i) not in processes.running(folder):
-            register(folder, i)
-            start_site(folder, i)
-            yield f"site {i}"
+    for name in deployment.sites:
+        if site(name) not in processes.running(folder):
+            register(folder, name)
+            start_site(folder, name)
+            yield f"site {name}"
     if fresh or (status.read(federation(folder)) or {}).get("phase") in (None, "failed"):
         yield f"run {begin(folder)}"
 
@@ -74,17 +74,17 @@ def start_server(folder: Path) -> None:
     )
 
 
-def register(folder: Path, i: int) -> None:
-    """Register a site. Nothing changes for one that is registered."""
-    done = _flower(folder, "register.sh", str((folder / "sites" / str(i) / "node.pub").absolute()))
+def register(folder: Path, name: str) -> None:
+    """Register a site under its name. Nothing changes for one that is registered."""
+    done = _flower(folder, "register.sh", str((folder / "sites" / name / "node.pub").absolute()), name)
     if not done.get("success") and "already" not in str(done).lower():
-        raise DeployError(f"site {i} was not registered: {done.get('error-message', done)}")
+        raise DeployError(f"site {name} was not registered: {done.get('error-message', done)}")
 
 
-def start_site(folder: Path, i: int) -> None:
+def start_site(folder: Path, name: str) -> None:
     """Start the SuperNode of a site."""
-    where = folder / "sites" / str(i)
-    processes.start(folder, site(i), [str(where / "start.sh")], _environment(), where / "supernode.log")
+    where = folder / "sites" / name
+    processes.start(folder, site(name), [str(where / "start.sh")], _environment(), where / "supernode.log")
 
 
 def begin(folder: Path, *options: str) -> str:
@@ -95,9 +95,9 @@ def begin(folder: Path, *options: str) -> str:
     return str(done["run-id"])
 
 
-def site(i: int) -> str:
+def site(name: str) -> str:
     """Name of a site's process."""
-    return f"site-{i:04d}"
+    return f"site-{name}"
 
 
 def federation(folder: Path) -> Path:
