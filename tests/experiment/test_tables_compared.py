@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pacfl.algorithms.pacfl import PACFL
-from pacfl.errors import InvalidReplyError
+from pacfl.errors import ConfigError, InvalidReplyError
 from pacfl.experiment.config import expand
 from pacfl.experiment.run import build
 from pacfl.features import Reading, init_schema, read_schema
@@ -154,6 +154,12 @@ def test_columns_are_not_sent_where_they_are_not_compared(
     _, sent = profiles(tables[:2], tmp_path / "schema.json", **settings)
     assert not [name for name in sent[0] if name.startswith("column")]
     assert sent[0]["basis"].shape == (len(read_schema(tmp_path / "schema.json").features) + 1, 1)
+
+
+def test_an_encoder_of_tables_is_refused(tables: list[Path], tmp_path: Path) -> None:
+    init_schema(tables, tmp_path / "schema.json", labels="outcome", drop=["patient"])
+    with pytest.raises(ConfigError, match="a schema says how columns of tables are scaled"):
+        profiles(tables[:2], tmp_path / "schema.json", encoder="standardise")
 
 
 def test_columns_that_do_not_fit_are_refused(tables: list[Path], tmp_path: Path) -> None:

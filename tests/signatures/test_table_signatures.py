@@ -51,6 +51,24 @@ def test_children_and_adults_are_two_clusters_and_age_is_named(
     assert joined.placed == {"new0": 0, "new1": 1, "new2": 2}
 
 
+@pytest.mark.parametrize("labels", [None, "species"])
+def test_species_of_iris_are_three_clusters_whatever_the_order_of_columns(tmp_path: Path, labels: str | None) -> None:
+    from sklearn.datasets import load_iris
+
+    iris, rng = load_iris(), np.random.default_rng(0)
+    sites = []
+    for k in range(3):
+        for i, own in enumerate(np.array_split(rng.permutation(np.flatnonzero(iris.target == k)), 2)):
+            order = [0, 1, 2, 3] if i else [2, 0, 3, 1]
+            rows = [[*row, f"species {k}"][: 5 if labels else 4] for row in iris.data[own][:, order].tolist()]
+            sites.append(tmp_path / f"{k}{i}.csv")
+            with sites[-1].open("w", newline="") as file:
+                header = [iris.feature_names[j] for j in order]
+                csv.writer(file).writerows([[*header, *([labels] if labels else [])], *rows])
+    found = cluster_files(sites, reading=Reading(schema=init_schema(sites, labels=labels)))
+    assert found.clustering.labels.tolist() == [0, 0, 1, 1, 2, 2]
+
+
 def test_files_and_folders_return_the_columns_that_were_signed(sites: list[Path], tmp_path: Path) -> None:
     how = Reading(schema=init_schema(sites, labels="outcome"), labels="outcome")
     signed = [sign_file(path, path.with_suffix(".sig"), reading=how) for path in sites]

@@ -131,6 +131,8 @@ class PACFL(Algorithm):
 
     def profile(self, context: ClientContext) -> Message:
         if self.encoder is not None:
+            if context.is_table:
+                raise ConfigError("PACFL.encoder: a schema says how columns of tables are scaled; leave it out")
             context = replace(context, pool_raw=self._encoded(context), rows=None, pool_groups=context.groups)
         classes: ClassSignatures | None = None
         rank = self._rank(context.is_table)
