@@ -1,7 +1,8 @@
 """Are tables that differ separated, and others not? `python -m studies.tables [--seeds 20] [--splits 240]`.
 
 Tables of scikit-learn and simulated hospitals, divided among parties, with a schema of all of them. First, what is
-found if three of six parties differ. Then, how often parties with random rows of one table are separated.
+found if three of six parties differ, and whether the first and the last are said to have another unit. Then, how often
+parties with random rows of one table are separated.
 """
 
 import argparse
@@ -111,14 +112,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--splits", type=int, default=240, help="random divisions of all sets together")
     args = parser.parse_args()
-    print("| six parties that differ in | found |\n|---|---|")
+    print("| six parties that differ in | found | named as another unit |\n|---|---|---|")
     for case, (make, *options) in CASES.items():
-        found = 0
+        found = named = 0
         for seed in range(args.seeds):
             rng = stream(seed, f"tables: {case}")
             parties, truth = make(*options, rng=rng)
-            found += adjusted_rand_index(truth, clustered(parties).clustering.labels) == 1
-        print(f"| {case} | {found} of {args.seeds} |", flush=True)
+            federation = clustered(parties)
+            found += adjusted_rand_index(truth, federation.clustering.labels) == 1
+            named += "different unit?" in federation.explain("party 0", "party 5").words
+        print(f"| {case} | {found} of {args.seeds} | {named} of {args.seeds} |", flush=True)
     print(f"\n| random rows of | {' | '.join(f'{n} parties' for n in PARTIES)} |\n{'|---' * (1 + len(PARTIES))}|")
     each = args.splits // (len(SETS) * len(PARTIES))
     for name in SETS:

@@ -15,13 +15,13 @@ from pacfl.signatures.folder import load
 NAMES = ("age", "height", "sodium", "outcome")
 
 
-def write_site(path: Path, seed: int, age: float = 60.0, n: int = 80) -> Path:
-    """A hospital whose outcome depends on sodium."""
+def write_site(path: Path, seed: int, age: float = 60.0, unit: float = 1.0, n: int = 80) -> Path:
+    """A hospital whose outcome depends on sodium; its height is in some unit."""
     rng = np.random.default_rng(seed)
     ages, sodium = rng.normal(age, 15, n), rng.normal(140, 3, n)
     outcome = np.where(sodium + rng.normal(0, 3, n) > 140, "yes", "no")
     with path.open("w", newline="") as file:
-        rows = zip(ages.round(1), rng.normal(170, 10, n).round(1), sodium.round(1), outcome, strict=True)
+        rows = zip(ages.round(1), (rng.normal(170, 10, n) * unit).round(3), sodium.round(1), outcome, strict=True)
         csv.writer(file).writerows([NAMES, *rows])
     return path
 
@@ -42,7 +42,7 @@ def test_children_and_adults_are_two_clusters_and_age_is_named(
     assert federation.clustering.labels.tolist() == [0, 0, 0, 0, 1, 1]
     found = explain_pair(tmp_path / "federation", "site0", "site5")
     assert found.features[0].name == "age"
-    assert "age" in found.words
+    assert "site0 and site5 differ in age, " in found.words
     newcomers = [write_site(tmp_path / f"new{i}.csv", 20 + i, age) for i, age in enumerate((60.0, 8.0, 300.0))]
     files = [tmp_path / f"{path.stem}.sig" for path in newcomers]
     for path, file in zip(newcomers, files, strict=True):
@@ -69,6 +69,20 @@ def test_species_of_iris_are_three_clusters_whatever_the_order_of_columns(tmp_pa
     assert found.clustering.labels.tolist() == [0, 0, 1, 1, 2, 2]
 
 
+@pytest.mark.parametrize("labels", [None, "outcome"])
+def test_another_unit_is_named_with_its_factor(tmp_path: Path, labels: str | None) -> None:
+    sites = [write_site(tmp_path / f"site{i}.csv", i, unit=1.0 if i < 3 else 1 / 2.54) for i in range(6)]
+    federation = cluster_files(sites, reading=Reading(schema=init_schema(sites, labels=labels)), output=tmp_path / "f")
+    assert federation.clustering.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    of_clients = explain_pair(tmp_path / "f", "site0", "site5")
+    of_clusters = explain_pair(tmp_path / "f", 1, 0, between="clusters")
+    for found, expected in ((of_clients, 2.54), (of_clusters, 1 / 2.54)):
+        assert found.features[0].name == "height"
+        assert found.features[0].factor == pytest.approx(expected, rel=0.05)
+        assert "height (different unit? its values differ by a factor of about 2.5" in found.words
+    assert "different unit?" in federation.answer
+
+
 def test_files_and_folders_return_the_columns_that_were_signed(sites: list[Path], tmp_path: Path) -> None:
     how = Reading(schema=init_schema(sites, labels="outcome"), labels="outcome")
     signed = [sign_file(path, path.with_suffix(".sig"), reading=how) for path in sites]
@@ -83,6 +97,9 @@ def test_files_and_folders_return_the_columns_that_were_signed(sites: list[Path]
             assert (other.names, other.counts.tolist()) == (made.names, made.counts.tolist())
             assert np.array_equal(other.means, made.means)
             assert np.array_equal(other.variances, made.variances)
+            assert made.zeros is not None
+            assert other.zeros is not None
+            assert np.array_equal(other.zeros, made.zeros)
 
 
 def test_hashed_names_of_classes_hide_those_of_columns_too(sites: list[Path], tmp_path: Path) -> None:
@@ -110,6 +127,7 @@ def test_a_private_signature_has_no_columns(sites: list[Path], tmp_path: Path) -
         ({"variances": -1.0}, "variances of columns"),
         ({"variances": np.nan}, "variances of columns"),
         ({"names": ("b", "a")}, "not distinct texts in order"),
+        ({"zeros": [0.0]}, "zeros of columns that are not 6 numbers"),
     ],
 )
 def test_columns_that_sign_would_not_write_are_refused(
@@ -123,6 +141,8 @@ def test_columns_that_sign_would_not_write_are_refused(
             signed = replace(signed, schema=None)
         case {"counts": counts}:
             table = replace(table, counts=np.array(counts))
+        case {"zeros": list() as zeros}:
+            table = replace(table, zeros=np.array(zeros))
         case {"names": tuple() as names}:
             twice = {part: np.concatenate([getattr(table, part)] * 2) for part in ("counts", "means", "variances")}
             table = replace(table, names=names, **{**twice, "counts": twice["counts"] // 2})

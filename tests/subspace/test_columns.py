@@ -1,5 +1,7 @@
 """Columns of tables are compared one by one: a column that differs is found and named, chance is not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -16,13 +18,16 @@ from pacfl.subspace import (
     split_half_angles,
 )
 from pacfl.subspace.columns import (
+    UNLABELLED,
     ColumnAngles,
+    ColumnDifference,
     assign_by_columns,
     cluster_columns,
     column_angles,
     column_scores,
     largest_column_differences,
     pooled,
+    unit_factor,
     with_constant,
 )
 
@@ -270,3 +275,15 @@ def test_newcomers_of_a_federation_are_placed_by_their_columns() -> None:
     assert adjusted_rand_index([0, 0, 0, 0, 1, 2], joined.labels) == 1
     with pytest.raises(ValueError, match="some newcomers have none"):
         assign(made, old, clients_of(new, columns=False))
+
+
+def test_a_factor_is_found_where_one_explains_mean_and_spread() -> None:
+    """Values of 170 ± 10, in inches, shifted, spread twice as far, all equal but one; 0 is (0 - 120) / 40 = -3."""
+    values = np.random.default_rng(0).normal(170, 10, 400)
+    others = values / 2.54, values + 30, 170 + 2 * (values - 170), np.append(np.full(399, 170.0), 1e6)
+    at = ColumnDifference(0, "values", UNLABELLED, 10.0)
+    a, *sides = (column_angles((x[:, None] - 120) / 40, zeros=[-3.0]) for x in (values, *others))
+    assert unit_factor(a, sides[0], at) == pytest.approx(2.54, rel=0.02)
+    assert unit_factor(sides[0], a, at) == pytest.approx(1 / 2.54, rel=0.02)
+    assert [unit_factor(a, side, at) for side in sides[1:]] == [None] * 3
+    assert unit_factor(replace(a, zeros=None), sides[0], at) is None

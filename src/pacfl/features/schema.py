@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -125,6 +126,15 @@ class Schema:
     def features(self) -> tuple[str, ...]:
         """Names of the features of an encoded table."""
         return tuple(name for column in self.columns for name in column.names())
+
+    @cached_property
+    def zeros(self) -> tuple[float, ...]:
+        """What 0 became in each feature: of numbers less the centre, over the scale; NaN of others."""
+        return tuple(
+            -column.centre / column.scale if column.kind == "number" and name == column.name else math.nan
+            for column in self.columns
+            for name in column.names()
+        )
 
     @cached_property
     def sha256(self) -> str:

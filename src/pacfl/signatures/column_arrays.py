@@ -1,5 +1,6 @@
 """Columns of tables as they are stored, in signature files and federation folders; what is read is checked."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -26,10 +27,17 @@ def stored(made: ColumnAngles) -> Angles:
 
 def as_stored(made: ColumnAngles) -> ColumnAngles:
     """What others will read: the same whether signatures pass through files or not."""
-    return restored(made.names, made.counts.tolist(), stored(made))
+    return restored(made.names, made.counts.tolist(), stored(made), zeros_as_json(made))
 
 
-def restored(names: Sequence[str], counts: Any, angles: NDArray[Any]) -> ColumnAngles:
+def zeros_as_json(made: ColumnAngles) -> list[float | None] | None:
+    """What 0 became in each column, in seven digits; None where it means nothing."""
+    if made.zeros is None:
+        return None
+    return [float(f"{zero:.7g}") if np.isfinite(zero) else None for zero in made.zeros]
+
+
+def restored(names: Sequence[str], counts: Any, angles: NDArray[Any], zeros: Any = None) -> ColumnAngles:
     """Columns from stored arrays; a ValueError says what `pacfl sign` would not have written."""
     check_classes(names, counts)
     means, variances = np.moveaxis(angles.astype(np.float64), 1, 0)
@@ -38,7 +46,20 @@ def restored(names: Sequence[str], counts: Any, angles: NDArray[Any]) -> ColumnA
         raise ValueError("mean angles of columns that are not -90 to 90 degrees")
     if not ((variances >= 0) & (variances <= 2 * 90.0**2)).all():
         raise ValueError("variances of columns that no angles have")
-    return ColumnAngles(tuple(names), np.asarray(counts, dtype=np.int64).reshape(len(names)), means, variances)
+    arrays = np.asarray(counts, dtype=np.int64).reshape(len(names)), means, variances
+    return ColumnAngles(tuple(names), *arrays, _zeros(zeros, angles.shape[-1]))
+
+
+def _zeros(listed: Any, columns: int) -> NDArray[np.float64] | None:
+    if listed is None:
+        return None
+    if not isinstance(listed, list) or len(listed) != columns or not all(map(_is_zero, listed)):
+        raise ValueError(f"zeros of columns that are not {columns} numbers or nulls")
+    return np.array([np.nan if zero is None else zero for zero in listed])
+
+
+def _is_zero(zero: Any) -> bool:
+    return zero is None or (type(zero) in (int, float) and abs(zero) < 1e300)
 
 
 def check_classes(names: Any, counts: Any) -> None:
@@ -62,6 +83,7 @@ def arrays_of(tables: Sequence[ColumnAngles | None]) -> dict[str, Any]:
         "table_classes": np.array([name for table in known for name in table.names], dtype=np.str_),
         "table_counts": np.concatenate([table.counts for table in known]),
         "table_angles": np.concatenate([stored(table) for table in known]),
+        "table_zeros": np.array([json.dumps(zeros_as_json(known[0]))]),  # of the schema, which all have
     }
 
 
@@ -70,6 +92,7 @@ def tables_from(state: Mapping[str, NDArray[Any]], n: int, features: int) -> tup
     if "table_classes_of" not in state:
         return (None,) * n
     numbers, names, counts, angles = (state[f"table_{part}"] for part in ("classes_of", "classes", "counts", "angles"))
+    zeros = json.loads(str(state["table_zeros"][0])) if "table_zeros" in state else None
     if numbers.shape != (n,) or numbers.dtype.kind != "i" or numbers.min() < -1:
         raise ValueError("it has no valid number of classes for each table")
     ends = np.cumsum(np.maximum(numbers, 0))
@@ -83,6 +106,7 @@ def tables_from(state: Mapping[str, NDArray[Any]], n: int, features: int) -> tup
             [str(one) for one in names[end - number : end]],
             counts[end - number : end].tolist(),
             angles[end - number : end],
+            zeros,
         )
         for number, end in zip(numbers.tolist(), ends.tolist(), strict=True)
     )

@@ -133,7 +133,11 @@ class SignatureFile:
             "columns": None if self.columns is None else list(self.columns),
             "table": None
             if self.table is None
-            else {"classes": list(self.table.names), "counts": self.table.counts.tolist()},
+            else {
+                "classes": list(self.table.names),
+                "counts": self.table.counts.tolist(),
+                "zeros": column_arrays.zeros_as_json(self.table),
+            },
             "shape": None if self.shape is None else list(self.shape),
             "key": self.key,
             "schema": self.schema,
@@ -229,7 +233,7 @@ def _table_classes(table: Any, features: int) -> int:
     """How many classes of a table's columns the file holds; refuses impossible ones before memory is taken."""
     if table is None:
         return 0
-    if not isinstance(table, dict) or set(table) != {"classes", "counts"} or features < 2:
+    if not isinstance(table, dict) or set(table) - {"zeros"} != {"classes", "counts"} or features < 2:
         raise SignatureError("has columns of a table that are not classes and counts; it is damaged")
     try:
         column_arrays.check_classes(table["classes"], table["counts"])
@@ -308,7 +312,7 @@ def _table(body: bytes, header: dict[str, Any], samples: int | None) -> ColumnAn
     if header.get("schema") is None or samples is None or sum(table["counts"]) > samples:
         raise SignatureError("has columns of a table without a schema, or of more samples than it has; it is damaged")
     try:
-        return column_arrays.restored(table["classes"], table["counts"], angles.reshape(shape))
+        return column_arrays.restored(table["classes"], table["counts"], angles.reshape(shape), table.get("zeros"))
     except ValueError as error:
         raise SignatureError(f"has {error}; it was not made by 'pacfl sign'") from None
 

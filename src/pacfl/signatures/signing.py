@@ -171,7 +171,8 @@ def _table(x: Array, labels: Array | None, groups: Array | None, how: Reading) -
     names = None if labels is None else class_names(labels, len(x))
     if names is not None and how.hash_labels is not None:
         names = hashed(names, read_key(how.hash_labels))
-    return column_arrays.as_stored(column_angles(x, names, groups, max(how.minimum_count or 0, FEWEST_ROWS)))
+    zeros = None if how.schema is None else how.schema.zeros
+    return column_arrays.as_stored(column_angles(x, names, groups, max(how.minimum_count or 0, FEWEST_ROWS), zeros))
 
 
 def _stored_classes(made: ClassSignatures, how: Reading) -> dict[str, Any]:

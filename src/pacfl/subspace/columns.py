@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import root
 from scipy.special import ndtri_exp, stdtr
 
 from pacfl.subspace.class_clustering import solve, worst_separation
@@ -34,6 +35,9 @@ RANK: Final = 1  # of the signature of a table: the direction of the mean; other
 CONSTANT: Final = 2.0  # times the root of the number of columns: longer than what columns have in common
 FEWEST: Final = 10  # samples of a class: of fewer, values that occur once in a while decide
 AT_ONCE: Final = 1 << 22  # scores of pairs
+UNIT: Final = 2.0  # factor between values of two clients that suggests another unit
+UNIT_LEAVES: Final = 4.0  # squared errors that one factor may leave, of a mean and a spread
+MISFIT: Final = 0.15  # of a spread, beside chance: no column is quite normal
 MOST: Final = 37.0  # times the noise: chance that shows more is less than the smallest number
 
 
@@ -45,6 +49,7 @@ class ColumnAngles:
     counts: Counts  # (classes,) samples, or groups of samples that depend on each other
     means: Array  # (classes, 2, columns) degrees: of angles, and of their absolute values
     variances: Array  # (classes, 2, columns) degrees², of a sample or of the mean of a group
+    zeros: Array | None = None  # (columns,) what 0 is in agreed units; NaN where 0 means nothing, as of categories
 
     @property
     def n_columns(self) -> int:
@@ -82,12 +87,16 @@ def with_constant(x: ArrayLike) -> Array:
 
 
 def column_angles(
-    x: ArrayLike, labels: ArrayLike | None = None, groups: ArrayLike | None = None, fewest: int = FEWEST
+    x: ArrayLike,
+    labels: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    fewest: int = FEWEST,
+    zeros: ArrayLike | None = None,
 ) -> ColumnAngles:
     """The mean angles of every column, of every class with at least `fewest` samples.
 
     x (n, columns) less an agreed centre, over an agreed scale. labels (n,), groups (n,) of samples that depend on each
-    other: each counts as one sample.
+    other: each counts as one sample. zeros (columns,): what 0 became, less the centre, over the scale.
 
     >>> made = column_angles([[0.0, 1.0], [0.0, -1.0], [0.0, 1.0], [0.0, -1.0]])
     >>> made.means.round().tolist()
@@ -112,9 +121,8 @@ def column_angles(
         means.append(of_units.mean(axis=0))
         variances.append(of_units.var(axis=0, ddof=1))
     shape = (len(names), 2, rows.shape[1])
-    return ColumnAngles(
-        tuple(names), np.array(counts, dtype=np.int64), np.reshape(means, shape), np.reshape(variances, shape)
-    )
+    arrays = np.array(counts, dtype=np.int64), np.reshape(means, shape), np.reshape(variances, shape)
+    return ColumnAngles(tuple(names), *arrays, None if zeros is None else np.asarray(zeros, dtype=np.float64))
 
 
 def cluster_columns(
@@ -229,7 +237,8 @@ def pooled(clients: Sequence[ColumnAngles]) -> ColumnAngles:
         means.append(mean)
         variances.append(((n - 1) * v + n * (m - mean) ** 2).sum(axis=0) / (n.sum() - 1))
     shape = (len(names), 2, clients[0].n_columns)
-    return ColumnAngles(names, np.array(counts, dtype=np.int64), np.reshape(means, shape), np.reshape(variances, shape))
+    arrays = np.array(counts, dtype=np.int64), np.reshape(means, shape), np.reshape(variances, shape)
+    return ColumnAngles(names, *arrays, clients[0].zeros)
 
 
 def column_scores(a: ColumnAngles, b: ColumnAngles) -> Array:
@@ -250,6 +259,47 @@ def largest_column_differences(a: ColumnAngles, b: ColumnAngles) -> list[ColumnD
         c, what = np.unravel_index(int(scores[:, :, column].argmax()), scores.shape[:2])
         found.append(ColumnDifference(column, WHATS[what], common[c], float(scores[c, what, column])))
     return sorted(found, key=lambda one: -one.size)
+
+
+def unit_factor(a: ColumnAngles, b: ColumnAngles, at: ColumnDifference) -> float | None:
+    """By what factor the values of a column are larger in A than in B, if another unit may be why.
+
+    It is if one factor explains where values are and how far they spread. Values are taken for normal, which gives
+    their mean and spread from those of angles. None if it does not, or if it is not known what 0 became.
+    """
+    zero = np.nan if a.zeros is None else float(a.zeros[at.column])
+    sides = [_normal(side, side.names.index(at.label), at.column) for side in (a, b)]
+    if not np.isfinite(zero) or None in sides:
+        return None
+    (mean, spread, n), (other, of_other, m) = (side for side in sides if side is not None)
+    logs = np.log(spread / of_other) + np.linspace(-1.5, 1.5, 601)
+    factors = np.exp(logs)
+    errors = spread**2 * (1 / n + MISFIT**2) + (factors * of_other) ** 2 * (1 / m + MISFIT**2)
+    left = (mean - zero - factors * (other - zero)) ** 2 / errors
+    left += (logs - np.log(spread / of_other)) ** 2 / (0.5 / n + 0.5 / m + MISFIT**2)
+    best = float(factors[left.argmin()])
+    return best if left.min() <= UNIT_LEAVES and max(best, 1 / best) >= UNIT else None
+
+
+def _normal(side: ColumnAngles, c: int, column: int) -> tuple[float, float, int] | None:
+    """Mean and standard deviation of the normal distribution whose angles have these moments, and the samples."""
+    wanted = side.means[c, 0, column], np.sqrt(side.variances[c, 0, column])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(41)
+    weights = weights / weights.sum()
+
+    def off(x: Array) -> Array:
+        angles = np.degrees(np.arctan(x[0] + np.exp(x[1]) * nodes))
+        mean = weights @ angles
+        return np.array([mean - wanted[0], np.log(np.sqrt(weights @ (angles - mean) ** 2) / wanted[1])])
+
+    if not wanted[1] > 0:
+        return None
+    start = np.tan(np.radians(wanted[0]))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # of values that no normal ones are like
+        found = root(off, [start, np.log(np.radians(wanted[1]) * (1 + start**2))])
+        if not found.success or not np.abs(off(found.x)).max() < 1e-3:
+            return None
+    return float(found.x[0]), float(np.exp(found.x[1])), int(side.counts[c])
 
 
 def score_limit(clients: Sequence[ColumnAngles], error_rate: float) -> float:

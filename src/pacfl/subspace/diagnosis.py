@@ -116,9 +116,12 @@ class ClassEvidence:
 
     def column_differences(self, a: NDArray[np.intp], b: NDArray[np.intp]) -> list[ColumnDifference]:
         """Of every column of two groups of clients, largest first; none where columns were not compared."""
-        if self.columns is None:
-            return []
-        return largest_column_differences(*(pooled([self.columns[i] for i in rows.tolist()]) for rows in (a, b)))
+        sides = self.pooled_columns(a), self.pooled_columns(b)
+        return [] if sides[0] is None or sides[1] is None else largest_column_differences(sides[0], sides[1])
+
+    def pooled_columns(self, rows: NDArray[np.intp]) -> ColumnAngles | None:
+        """The columns of some clients together, where columns were compared."""
+        return None if self.columns is None else pooled([self.columns[i] for i in rows.tolist()])
 
 
 def diagnose(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.subspace.clustering import Clustering
+from pacfl.subspace.columns import ColumnDifference, unit_factor
 from pacfl.subspace.diagnosis import (
     ClassEvidence,
     Kind,
@@ -89,6 +90,7 @@ class Explanation:
     above_noise: Array  # of the same shape: contributions in units of noise
     nearest: Alternative | None
     words: str
+    by_columns: bool = False  # whether features are columns of tables, each compared alone
 
     def as_json(self) -> dict[str, Any]:
         """All fields, arrays as lists."""
@@ -203,6 +205,7 @@ def _explained(known: _Known, a: int, b: int, between: Between) -> Explanation:
         squares = above**2
     contributions = squares / squares.sum() if squares.sum() > 0 else squares
     is_image = len(known.shape) > 1
+    features = largest_differences(parts, contributions, above, known.feature_names, units=not is_image and not columns)
     found = Explanation(
         between=between,
         a=a,
@@ -214,13 +217,32 @@ def _explained(known: _Known, a: int, b: int, between: Between) -> Explanation:
         classes=_class_differences(matching, shown),
         relabelled=relabelled,
         shares=_share_differences(evidence, rows_a, rows_b, shown),
-        features=largest_differences(parts, contributions, above, known.feature_names, units=not is_image),
+        features=_with_units(features, columns, evidence, rows_a, rows_b),
         contributions=contributions.reshape(known.shape),
         above_noise=above.reshape(known.shape),
         nearest=_nearest(evidence, rows_a, a, between),
         words="",
+        by_columns=bool(columns),
     )
     return replace(found, words=_words(found, labelled=_are_labelled(evidence, rows_a, rows_b)))
+
+
+def _with_units(
+    features: tuple[FeatureDifference, ...],
+    columns: Sequence[ColumnDifference],
+    evidence: ClassEvidence,
+    a: Rows,
+    b: Rows,
+) -> tuple[FeatureDifference, ...]:
+    """Columns of tables that differ by a factor, as those in another unit do, with it."""
+    of_a, of_b = evidence.pooled_columns(a), evidence.pooled_columns(b)
+    if of_a is None or of_b is None:
+        return features
+    at = {one.column: one for one in columns}
+    return tuple(
+        replace(one, factor=unit_factor(of_a, of_b, at[one.index])) if one.above_noise > CLEAR else one
+        for one in features
+    )
 
 
 def _rows(clustering: Clustering, a: int, b: int, between: Between) -> tuple[Rows, Rows]:
@@ -345,14 +367,17 @@ def _named(found: Explanation) -> str:
     """The features that stand out, the region of an image, or 'their inputs' if none does."""
     if found.contributions.ndim > 1:
         return _region(found.contributions)
+    clear = [one for one in found.features if one.above_noise > CLEAR and one.share > NOTABLE]
     units = [one for one in found.features if one.factor is not None]
-    if units:
-        factor = units[0].factor or 1.0
-        return (
-            f"{units[0].name} (different unit? its weight differs by a factor of about {max(factor, 1 / factor):.3g})"
-        )
-    clear = [one.name for one in found.features if one.above_noise > CLEAR and one.share > NOTABLE]
-    return ", ".join(clear) if clear else "their inputs"
+    if units and not found.by_columns:
+        clear = units[:1]  # it explains most of the difference, whatever others carry
+    named = (one.name if one.factor is None else f"{one.name} ({_unit(one.factor, found.by_columns)})" for one in clear)
+    return ", ".join(named) if clear else "their inputs"
+
+
+def _unit(factor: float, of_values: bool) -> str:
+    what = "values differ" if of_values else "weight differs"
+    return f"different unit? its {what} by a factor of about {max(factor, 1 / factor):.3g}"
 
 
 def _region(contributions: Array) -> str:

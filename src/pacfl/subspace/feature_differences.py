@@ -30,7 +30,7 @@ class FeatureDifference:
     name: str
     share: float  # of the squared difference
     above_noise: float  # in units of noise
-    factor: float | None  # by which its weight relative to others is larger in A than in B, if that explains much
+    factor: float | None  # by which its weight, or values of a table, are larger in A than in B, if that explains much
 
 
 @dataclass(frozen=True, eq=False)
