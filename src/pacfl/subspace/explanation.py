@@ -21,6 +21,7 @@ from pacfl.subspace.diagnosis import (
 )
 from pacfl.subspace.feature_differences import (
     MOST,
+    UNIT_EXPLAINS,
     FeatureDifference,
     class_directions,
     class_scatter,
@@ -234,15 +235,21 @@ def _with_units(
     a: Rows,
     b: Rows,
 ) -> tuple[FeatureDifference, ...]:
-    """Columns of tables that differ by a factor, as those in another unit do, with it."""
+    """Columns of tables that differ by a factor, as those in another unit do, with it.
+
+    Columns with factors must carry most of the difference beyond chance: in other populations many columns differ.
+    """
     of_a, of_b = evidence.pooled_columns(a), evidence.pooled_columns(b)
     if of_a is None or of_b is None:
         return features
-    at = {one.column: one for one in columns}
-    return tuple(
-        replace(one, factor=unit_factor(of_a, of_b, at[one.index])) if one.above_noise > CLEAR else one
-        for one in features
-    )
+    limit = evidence.clustering.evidence["columns"]["limit"]
+    beyond = {one.column: one for one in columns if one.size > limit}
+    named = [one.index for one in features if one.index in beyond]
+    factors = {j: factor for j in named if (factor := unit_factor(of_a, of_b, beyond[j])) is not None}
+    explained = sum(beyond[j].size ** 2 for j in factors)
+    if explained < UNIT_EXPLAINS * sum(one.size**2 for one in beyond.values()):
+        return features
+    return tuple(replace(one, factor=factors.get(one.index)) for one in features)
 
 
 def _rows(clustering: Clustering, a: int, b: int, between: Between) -> tuple[Rows, Rows]:

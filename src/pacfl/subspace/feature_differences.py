@@ -19,7 +19,7 @@ Rows = NDArray[np.intp]
 FEW: Final = 3  # clients of a cluster, from which their scatter says which features are noisy
 MOST: Final = 5  # features that are named
 LARGE: Final = 2.5  # factor between two weights of a feature that suggests another unit
-UNIT_EXPLAINS: Final = 0.8  # share of the difference that one factor must explain to be called a unit
+UNIT_EXPLAINS: Final = 0.8  # share of the difference that factors must explain to be called units
 
 
 @dataclass(frozen=True)
