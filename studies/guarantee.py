@@ -19,10 +19,9 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
@@ -45,7 +44,6 @@ from pacfl.subspace import (
     ClientSignature,
     Clustering,
     RankWarning,
-    class_clustering,
     class_signatures,
     cluster_clients,
     clustering,
@@ -56,16 +54,13 @@ from pacfl.subspace import (
     threshold,
     together,
 )
-from pacfl.subspace.weighted import Limits as ClassLimits
 from studies.covering import Row, Rule, covering_rows
 from studies.populations import SETS, SIMULATED, Population
+from studies.screening import CHECKED, FULL, Screening
 
 Array = NDArray[np.float64]
-Limits = dict[str, list[Any]]  # what each simulation of one clustering gave, by the function that made it
 
 EPSILON: Final = 2.0  # of private signatures
-FULL: Final = 20  # federations of a row whose limits are simulated in any case
-CHECKED: Final = 5  # others whose limits are simulated to see whether they could have been left out
 SIGNING: Final = 60.0  # seconds for a pool of signatures, unless twice a federation takes longer
 
 OTHER_LINKAGES: Final = tuple(linkage for linkage in LINKAGES if linkage != "average")
@@ -228,108 +223,6 @@ def found_in(row: Row, clients: Sequence[ClientSignature], angles: Array) -> Fou
     )
 
 
-SIMULATIONS: Final = ((threshold, "null_limits"), (class_clustering, "class_limits"))
-
-
-@contextmanager
-def recorded(made: Limits) -> Iterator[None]:
-    """Append the limits that are simulated."""
-    with ExitStack() as patches:
-        for module, name in SIMULATIONS:
-            simulate = getattr(module, name)
-
-            def record(*args: Any, simulate: Any = simulate, name: str = name, **named: Any) -> Any:
-                made.setdefault(name, []).append(simulate(*args, **named))
-                return made[name][-1]
-
-            patches.enter_context(patch.object(module, name, record))
-        yield
-
-
-@contextmanager
-def replaced(limits: Limits) -> Iterator[None]:
-    """Use these limits one after the other instead of simulating any."""
-    with ExitStack() as patches:
-        for module, name in SIMULATIONS:
-            left = iter(limits.get(name, ()))
-            patches.enter_context(patch.object(module, name, lambda *_, left=left, **__: next(left)))
-        yield
-
-
-def lowest(of_each: Sequence[Limits]) -> Limits:
-    """The lowest of the limits of many federations, less the range of all of them."""
-
-    def less(limits: Array) -> Array:
-        low, high = limits.min(axis=0), np.where(np.isfinite(limits), limits, -np.inf).max(axis=0)
-        return np.asarray(low - np.subtract(high, low, where=np.isfinite(low), out=np.zeros_like(low)))
-
-    return _pooled(of_each, less)
-
-
-def typical(of_each: Sequence[Limits]) -> Limits:
-    """The median of the limits of many federations."""
-    return _pooled(of_each, lambda limits: np.median(limits, axis=0))
-
-
-def _pooled(of_each: Sequence[Limits], how: Callable[[Array], Array]) -> Limits:
-    return {name: _pooled_calls([made.get(name, []) for made in of_each], how) for _, name in SIMULATIONS}
-
-
-def _pooled_calls(of_each: Sequence[list[Any]], how: Callable[[Array], Array]) -> list[Any]:
-    pooled: list[Any] = []
-    for k in range(max(map(len, of_each), default=0)):
-        made = [own[k] for own in of_each if len(own) > k]
-        found = [as_array(one) for one in made]
-        order = np.argsort([one[0, 0] for one in found], kind="stable")
-        length = max(one.shape[1] for one in found)
-        limits = how(np.stack([np.pad(one, ((0, 0), (0, length - one.shape[1])), mode="edge") for one in found]))
-        middle = made[order[len(order) // 2]]
-        pooled.append((limits[0] if len(limits) == 1 else ClassLimits(*limits), middle[1]))
-    return pooled
-
-
-def as_array(made: tuple[Any, float]) -> Array:
-    """The limits of one simulation, those of heights first: (kinds, classes of size)."""
-    limits = made[0]
-    return np.stack([limits.heights, limits.contrasts] if isinstance(limits, ClassLimits) else [limits])
-
-
-@dataclass
-class Screening:
-    """Federations of a row, clustered in full only where chance could have split them."""
-
-    simulated: list[Limits] = field(default_factory=list)
-    below: int = 0  # federations whose own limits are below those by which others are left out
-
-    def found(self, row: Row, clients: Sequence[ClientSignature], angles: Array, number: int) -> Found:
-        """What is found in the federation of this number."""
-        if number < FULL:
-            return self._full(row, clients, angles)
-        low = lowest(self.simulated[:FULL])
-        try:
-            with replaced(low):
-                screened = found_in(row, clients, angles)
-            if not (screened.split or screened.guaranteed or screened.refused):
-                with replaced(typical(self.simulated[:FULL])):
-                    screened = found_in(row, clients, angles)
-        except (StopIteration, IndexError):  # other simulations than in the first federations
-            return self._full(row, clients, angles)
-        if not screened.split and number >= FULL + CHECKED:
-            return screened
-        found = self._full(row, clients, angles)
-        calls = [pair for name, own in self.simulated[-1].items() for pair in zip(own, low[name], strict=False)]
-        both = [(as_array(a), as_array(b)) for a, b in calls]
-        self.below += any((a[:, : b.shape[1]] < b[:, : a.shape[1]]).any() for a, b in both)
-        return found
-
-    def _full(self, row: Row, clients: Sequence[ClientSignature], angles: Array) -> Found:
-        made: Limits = {}
-        with recorded(made):
-            found = found_in(row, clients, angles)
-        self.simulated.append(made)
-        return found
-
-
 def members(row: Row, federation: int) -> NDArray[np.intp]:
     """Places in the pool of the clients of one federation."""
     rng = np.random.default_rng([seed_of(row), 1, federation])
@@ -348,7 +241,7 @@ def outcome(row: Row, folder: Path | None, federations: int | None = None) -> di
         angles = proximity([client.basis for client in pool], row["measure"])
     except ValueError as error:
         return {**content, "refused": total, "because": {str(error): total}, "seconds": _since(start)}
-    screening, found = Screening(), []
+    screening, found = Screening[Found](), []
     with ExitStack() as patches:
         known = cache(guarantee.random_angle)  # which takes longer than all the rest
         for module in (guarantee, threshold, clustering):
@@ -357,7 +250,8 @@ def outcome(row: Row, folder: Path | None, federations: int | None = None) -> di
         for number in range(total):
             own = members(row, number)
             some = [pool[i] for i in own]
-            found.append(screening.found(row, some, angles[np.ix_(own, own)], number))
+            between = angles[np.ix_(own, own)]
+            found.append(screening.found(partial(found_in, row, some, between), number))
     judged = [one for one in found if not one.refused]
     because = Counter(re.sub(r"\d[\d.e+]*", "…", one.because.split(";")[0]) for one in found if one.because)
     return {

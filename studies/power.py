@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.subspace import ClientSignature, class_signatures, proximity, signature, split_half_angles
-from studies.guarantee import Limits, clustered, recorded, replaced
+from studies.guarantee import clustered
+from studies.screening import Limits, recorded, replaced
 
 Array = NDArray[np.float64]
 Pool = list[ClientSignature]

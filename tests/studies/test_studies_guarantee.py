@@ -11,6 +11,7 @@ import pytest
 
 from pacfl.subspace import class_clustering, null, threshold, together
 
+screening = pytest.importorskip("studies.screening", reason="the studies are not part of a source distribution")
 study = pytest.importorskip("studies.guarantee", reason="the studies are not part of a source distribution")
 covering = pytest.importorskip("studies.covering")
 populations = pytest.importorskip("studies.populations")
@@ -87,7 +88,7 @@ def test_only_federations_that_chance_could_split_are_simulated(monkeypatch: pyt
 
     monkeypatch.setattr(threshold, "null_limits", lower)
     short = study.outcome(SMALL, None, 60)
-    monkeypatch.setattr(study, "FULL", 60)
+    monkeypatch.setattr(screening, "FULL", 60)
     full = study.outcome(SMALL, None, 60)
     assert full["full"] == 60
     assert short["full"] < 60
