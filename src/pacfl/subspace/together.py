@@ -4,8 +4,7 @@ Classes decide among clients that chains of shared classes connect. A pair of th
 evidence. Between groups of clients that no chain connects, and for clients without labels, only inputs can say.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, get_args
 
@@ -14,7 +13,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from pacfl.subspace.across import across, placed_across, without_small_groups
 from pacfl.subspace.class_clustering import ClassClusters, assign_by_classes, cluster_classes
+from pacfl.subspace.class_evidence import class_evidence, compared
 from pacfl.subspace.classes import FEWEST, ClassSignatures, no_classes
 from pacfl.subspace.clustering import Clustering, InputsCut, assign_newcomers, cluster
 from pacfl.subspace.columns import FEWEST as FEWEST_ROWS
@@ -26,18 +27,15 @@ from pacfl.subspace.columns import (
     differs_from,
     n_comparisons,
 )
-from pacfl.subspace.guarantee import MOST_EXCESS
 from pacfl.subspace.hierarchy import Labels, Linkage, in_order_of_appearance
 from pacfl.subspace.newcomers import MergeSuggestion
 from pacfl.subspace.proximity import Measure, proximity
-from pacfl.subspace.threshold import ERROR_RATE, Evidence, Finding
+from pacfl.subspace.threshold import ERROR_RATE
 from pacfl.subspace.units import FEWEST_UNITS
-from pacfl.subspace.weighted import GROUP
 
 Compare = Literal["auto", "inputs", "classes"]
 COMPARES: Final[tuple[Compare, ...]] = get_args(Compare)
 NO_COLUMNS: Final = f"no class of its table has {FEWEST_ROWS} samples; sign more samples"
-DISSOLVED: Final = 0.5  # below which Hennig calls a cluster dissolved
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,17 +108,18 @@ def _clustered(
     groups = _compared_groups(classes, clients)
     also_inputs = compare == "auto" and n_clusters is None
     if also_inputs:
-        labels = _across(classes.labels, groups, inputs.labels)
+        labels = across(classes.labels, groups, inputs.labels)
     else:
-        labels = classes.labels if n_clusters else _without_small_groups(classes.labels, _connected(clients), groups)
+        labels = classes.labels if n_clusters else without_small_groups(classes.labels, _connected(clients), groups)
     reference = classes.reference
+    not_judged = {str(i): obstacle(clients[i]) for i in np.flatnonzero(labels < 0).tolist()}
     return replace(
         inputs,
         reference_scale=reference,
         threshold=float(classes.limits[0]) * reference if np.isfinite(classes.limits[0]) else reference,
         labels=labels,
-        evidence=_evidence(
-            classes, labels, groups, clients, n_clusters, caveats, inputs if also_inputs else None, error_rate
+        evidence=class_evidence(
+            classes, labels, groups, not_judged, n_clusters, caveats, inputs if also_inputs else None, error_rate
         ),
         classes=replace(classes, labels=labels),
         inputs=InputsCut(inputs.threshold, inputs.reference_scale, inputs.labels) if also_inputs else None,
@@ -213,7 +212,7 @@ def _assigned(
     joined, suggestions = assign_by_classes(known, [_classes(c) for c in everybody], len(new), ERROR_RATE)
     labels = joined.labels
     if cut is not None:
-        labels = _placed_across(labels, _connected(everybody), placed.labels, len(old))
+        labels = placed_across(labels, _connected(everybody), placed.labels, len(old))
     return (
         replace(
             clustering,
@@ -233,7 +232,7 @@ def compared_pairs(clustering: Clustering, clients: Sequence[ClientSignature]) -
     if clustering.classes is None:
         return {"classes": 0, "inputs": n * (n - 1) // 2, "none": 0}
     groups = _compared_groups(clustering.classes, clients)
-    return _compared(clustering.classes, groups, clustering.inputs is not None)
+    return compared(clustering.classes, groups, clustering.inputs is not None)
 
 
 def obstacle(client: ClientSignature) -> str:
@@ -304,188 +303,3 @@ def _compared_groups(classes: ClassClusters, clients: Sequence[ClientSignature])
     """Groups of clients that chains of compared pairs connect: (n,); -1 for clients without labels."""
     _, found = connected_components(coo_matrix(classes.pairs.weights > 0), directed=False)
     return np.where([client.classes is None for client in clients], -1, found).astype(np.intp)
-
-
-def _without_small_groups(labels: Labels, connected: Labels, groups: Labels) -> Labels:
-    """Of clients with common classes that noise hides, only the largest group is in clusters: (n,), -1 for others."""
-    left = labels.copy()
-    for chain in np.unique(connected):
-        members = np.flatnonzero((connected == chain) & (labels >= 0))
-        if len(members):
-            left[members[groups[members] != np.bincount(groups[members]).argmax()]] = -1
-    left[left >= 0] = in_order_of_appearance(left[left >= 0]) if (left >= 0).any() else left[left >= 0]
-    return left
-
-
-def _across(labels: Labels, groups: Labels, by_inputs: Labels) -> Labels:
-    """Clusters of different groups joined where their inputs are in one cluster, and clients without labels assigned.
-
-    labels: by classes, -1 without evidence. A cluster stays alone where two clusters of one group have its inputs: they
-    differ in their labels, and inputs cannot say to which it belongs.
-    """
-    joined = labels.copy()
-    homes = _homes(labels, groups, by_inputs)
-    for home in set(homes.values()):
-        same = [k for k, other in homes.items() if other == home]
-        of_groups = [int(groups[labels == k][0]) for k in same]
-        if len(set(of_groups)) == len(of_groups):
-            joined[np.isin(labels, same)] = same[0]
-    unlabelled = np.flatnonzero(groups < 0)
-    fresh = int(labels.max(initial=-1)) + 1
-    for i in unlabelled[by_inputs[unlabelled] >= 0]:
-        near = sorted({int(joined[labels == k][0]) for k, home in homes.items() if home == by_inputs[i]})
-        joined[i] = fresh + int(by_inputs[i]) if not near else near[0] if len(near) == 1 else -1
-    placed = joined >= 0
-    joined[placed] = in_order_of_appearance(joined[placed])
-    return joined
-
-
-def _placed_across(labels: Labels, groups: Labels, by_inputs: Labels, n_old: int) -> Labels:
-    """Newcomers that no class connects to others, by the inputs of those that were there before."""
-    homes = _homes(labels[:n_old], groups[:n_old], by_inputs[:n_old])
-    placed = labels.copy()
-    opened: dict[int, int] = {}
-    for i in range(n_old, len(labels)):
-        alone = labels[i] < 0 and (groups[i] < 0 or groups[i] not in groups[:n_old])
-        if not alone or by_inputs[i] < 0:
-            continue
-        home = int(by_inputs[i])
-        near = [k for k, other in homes.items() if other == home]
-        if not near:
-            opened.setdefault(home, int(placed.max()) + 1)
-            near = [opened[home]]
-        placed[i] = near[0] if len(near) == 1 else -1
-    return placed
-
-
-def _homes(labels: Labels, groups: Labels, by_inputs: Labels) -> dict[int, int]:
-    """The cluster of inputs in which most of each labelled cluster's clients are."""
-    return {
-        int(k): int(np.bincount(by_inputs[(labels == k) & (by_inputs >= 0)]).argmax())
-        for k in np.unique(labels[(labels >= 0) & (groups >= 0) & (by_inputs >= 0)])
-    }
-
-
-def _evidence(
-    classes: ClassClusters,
-    labels: Labels,
-    groups: Labels,
-    clients: Sequence[ClientSignature],
-    n_clusters: int | None,
-    caveats: Sequence[str],
-    inputs: Clustering | None,
-    error_rate: float,
-) -> dict[str, Any]:
-    """Why these clusters, ready for JSON; inputs: of the same clients, where they decide beside classes."""
-    pairs = _compared(classes, groups, inputs is not None)
-    not_judged = {str(i): obstacle(clients[i]) for i in np.flatnonzero(labels < 0).tolist()}
-    found = int(labels.max(initial=-1)) + 1
-    n_groups = len(np.unique(groups[(labels >= 0) & (groups >= 0)]))
-    reasons = _reasons(classes, found, pairs, len(not_judged), n_groups, n_clusters, error_rate)
-    doubts = (
-        ["the number of clusters was given"] if n_clusters else [*caveats, *_doubts(classes, n_groups, pairs, inputs)]
-    )
-    doubt = "; ".join(dict.fromkeys(doubts)) or None
-    if n_clusters is not None:
-        return {
-            "finding": "given",
-            "reasons": reasons,
-            "guaranteed": False,
-            "not_guaranteed_because": doubt,
-            "compare": "classes",
-            "pairs": pairs,
-            "not_judged": not_judged,
-        }
-    stable = classes.reproducibility is None or classes.reproducibility >= DISSOLVED
-    finding: Finding = "distinct" if stable else "gradual"
-    if found == 1:
-        finding = "homogeneous"
-    elif found == 0 or (found == n_groups and inputs is None):  # nothing was compared, or none of what is apart
-        finding = "undetermined"
-    evidence = Evidence(
-        finding=finding,
-        reasons=reasons if doubt is None else f"{reasons} This error rate is not guaranteed: {doubt}.",
-        error_rate=error_rate,
-        floor=classes.reference,
-        floors_from="clients",
-        guaranteed=doubt is None,
-        not_guaranteed_because=doubt,
-        null_height=classes.null_height,
-        null_limits=tuple(float(limit) for limit in classes.limits if np.isfinite(limit)),
-        heights=classes.heights,
-        separation=classes.separation,
-        reproducibility=classes.reproducibility,
-        cuts=(),
-        compare="both" if pairs["inputs"] else "classes",
-        pairs=pairs,
-        not_judged=not_judged,
-    )
-    content: dict[str, Any] = json.loads(json.dumps(asdict(evidence)))
-    return content
-
-
-def _doubts(classes: ClassClusters, n_groups: int, pairs: Mapping[str, int], inputs: Clustering | None) -> list[str]:
-    """What speaks against the error rate in this federation."""
-    doubts = []
-    within = float(np.sqrt(classes.calibration))
-    if within > 1 + MOST_EXCESS:
-        doubts.append(f"classes within clusters differ by {within:.2f} times the noise, which may be too low")
-    if n_groups > 1 and inputs is None:
-        doubts.append(f"nothing was compared between {n_groups} groups of clients, which have no class in common")
-    if pairs["inputs"] and inputs is not None and inputs.evidence["not_guaranteed_because"]:
-        doubts.append(f"by inputs: {inputs.evidence['not_guaranteed_because']}")
-    return doubts
-
-
-def _compared(classes: ClassClusters, groups: Labels, also_inputs: bool) -> dict[str, int]:
-    n = len(groups)
-    upper = np.triu(np.ones((n, n), dtype=bool), 1)
-    by_classes = int(((classes.pairs.weights > 0) & upper).sum())
-    apart = (np.not_equal.outer(groups, groups) | (groups < 0)[:, None] | (groups < 0)) & upper
-    silent = (groups >= 0) & (classes.labels < 0)  # labelled, and without evidence: inputs are not asked
-    apart[silent], apart[:, silent] = False, False
-    by_inputs = int(apart.sum()) if also_inputs else 0
-    return {"classes": by_classes, "inputs": by_inputs, "none": n * (n - 1) // 2 - by_classes - by_inputs}
-
-
-def _reasons(
-    classes: ClassClusters,
-    found: int,
-    pairs: Mapping[str, int],
-    not_judged: int,
-    n_groups: int,
-    given: int | None,
-    error_rate: float,
-) -> str:
-    """The evidence in a few sentences."""
-    compared = f"{pairs['classes']} of {sum(pairs.values())} pairs of clients were compared class by class"
-    if pairs["inputs"]:
-        compared += f", {pairs['inputs']} that no chain of compared classes connects by their inputs"
-    if pairs["none"]:
-        compared += f"; {pairs['none']} share no class that can be compared and carry no evidence"
-    many = "One cluster" if found == 1 else f"{found} clusters"
-    left = "" if not not_judged else f" {not_judged} cannot be judged and joined nobody."
-    if given is not None:
-        return f"The number of clusters was given. {compared}.{left}"
-    limits = classes.limits[np.isfinite(classes.limits)]
-    by_chance, outcome, stability = "", "", ""
-    if len(limits):
-        some, first = (
-            (f"Groups of {GROUP} clients", limits[GROUP.bit_length() - 1]) if classes.weakly else ("Clients", limits[0])
-        )
-        by_chance = (
-            f" {some} of one distribution would differ by up to {first:.2f} times the noise, large groups of "
-            f"them by {limits[-1]:.2f}, in all but {100 * error_rate:g}% of cases"
-        )
-        outcome = ", and all do." if found <= 1 else "."
-    if found > 1 and classes.separation is not None:
-        outcome = f"; the two most similar clusters exceed what chance explains {classes.separation:.2f} times."
-    if found > 1 and classes.reproducibility is not None:
-        stability = (
-            " Random halves of the clients reproduce each cluster with a mean overlap of "
-            f"{classes.reproducibility:.1%} or more."
-        )
-    elif found > 1:
-        stability = " There are too few clients to see whether halves of them give the same clusters."
-    joint = f" {n_groups} groups of clients have no class in common that can be compared." if n_groups > 1 else ""
-    return f"{many}: {compared}.{joint}{by_chance}{outcome}{stability}{left}"
