@@ -1,14 +1,17 @@
 """Work of more than two seconds shows a progress bar, on standard error only."""
 
+import inspect
 import io
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from pacfl.cli import signature_display
+from pacfl.cli import schema, signature_display, signatures
 from pacfl.cli.signature_display import progress_bars
 from pacfl.features import reading
 from tests.conftest import Run
@@ -33,6 +36,25 @@ def test_a_bar_is_shown_after_some_seconds_and_not_before(
         advance("decomposing", 1, 4)
         advance("decomposing", 1, 4)
     assert bool(SEEN.search(terminal.getvalue())) == shown
+
+
+def test_work_that_reports_no_steps_shows_a_bar_too(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All commands on signatures run inside of these bars; the next test sees to it."""
+    monkeypatch.setattr(signature_display, "SHOWN_AFTER", 0.1)
+    with progress_bars():
+        time.sleep(0.5)
+    assert "working" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(getattr(signatures, name) for name in ("sign", "cluster", "join", "leave", "replace", "explain")),
+        *(getattr(schema, name) for name in ("describe", "init")),
+    ],
+)
+def test_a_command_that_may_take_long_shows_bars(command: Callable[..., None]) -> None:
+    assert "progress_bars()" in inspect.getsource(command)
 
 
 def test_the_same_work_on_another_file_begins_anew(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from pacfl.cli.console import App, AsJson, app, out
+from pacfl.cli.signature_display import progress_bars
 from pacfl.cli.signature_options import Drop, Header
 from pacfl.features import Schema, TableDescription, describe_file, init_schema
 
@@ -52,18 +53,19 @@ def describe(
     as_json: AsJson = False,
 ) -> None:
     """Write what you share of your table: types, counts, centres and scales of its columns."""
-    found = describe_file(
-        data,
-        output,
-        labels=labels,
-        group=group,
-        drop=drop or (),
-        minimum_count=minimum_count,
-        header=header,
-        without_test=without_test,
-        epsilon=epsilon,
-        delta=delta,
-    )
+    with progress_bars():
+        found = describe_file(
+            data,
+            output,
+            labels=labels,
+            group=group,
+            drop=drop or (),
+            minimum_count=minimum_count,
+            header=header,
+            without_test=without_test,
+            epsilon=epsilon,
+            delta=delta,
+        )
     if as_json:
         print(json.dumps({"file": str(output), **found.as_json()}))
     else:
@@ -83,16 +85,17 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Merge the tables of all parties, or their descriptions, into one schema."""
-    made = init_schema(
-        files,
-        output,
-        labels=labels,
-        group=group,
-        drop=drop or (),
-        minimum_count=minimum_count,
-        header=header,
-        without_test=without_test,
-    )
+    with progress_bars():
+        made = init_schema(
+            files,
+            output,
+            labels=labels,
+            group=group,
+            drop=drop or (),
+            minimum_count=minimum_count,
+            header=header,
+            without_test=without_test,
+        )
     if as_json:
         print(json.dumps({"file": str(output), "sha256": made.sha256, "features": made.features, **made.as_json()}))
     else:

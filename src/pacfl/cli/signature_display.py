@@ -4,12 +4,21 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Timer
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from pacfl.cli.console import err, out
@@ -26,11 +35,21 @@ MOST_LISTED: Final = 40  # classes or columns; --json has all
 
 @contextmanager
 def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress bars on stderr, one for each kind of work that reports its steps."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+    """Progress bars on stderr: one for each kind of work that reports its steps, and one that moves during all else."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(), console=err, transient=True, disable=not err.is_terminal
+    ) as progress:
         tasks: dict[str, TaskID] = {}
         start = time.monotonic()
+        working = progress.add_task("working", total=None, visible=False)
+
+        def show_working() -> None:
+            busy = any(task.visible and not task.finished for task in progress.tasks if task.id != working)
+            progress.update(working, visible=not busy)
+
+        timer = Timer(SHOWN_AFTER, show_working)
+        timer.daemon = True
 
         def advance(what: str, step: int, total: int) -> None:
             if what not in tasks:
@@ -39,8 +58,14 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
                 progress.reset(tasks[what], total=total)  # the same work on another file
             shown = time.monotonic() - start >= SHOWN_AFTER and total > 1
             progress.update(tasks[what], advance=step, visible=shown)
+            if time.monotonic() - start >= SHOWN_AFTER:
+                show_working()
 
-        yield advance
+        timer.start()
+        try:
+            yield advance
+        finally:
+            timer.cancel()
 
 
 def print_explanation(found: Explanation, as_json: bool) -> None:

@@ -229,7 +229,9 @@ def leave(
 ) -> None:
     """Remove clients. No other client moves, and clusters have the same numbers."""
     leaving = list(dict.fromkeys(names))
-    print_left(leave_federation(folder, leaving, pictures=_drawable(pictures)), leaving, folder, as_json)
+    with progress_bars():
+        found = leave_federation(folder, leaving, pictures=_drawable(pictures))
+    print_left(found, leaving, folder, as_json)
 
 
 @app.command()
@@ -241,7 +243,9 @@ def replace(
     as_json: AsJson = False,
 ) -> None:
     """Replace the signature of a client, and say whether its data drifted. No other client moves."""
-    print_replaced(replace_file(folder, file, move=move, pictures=_drawable(pictures)), folder, as_json)
+    with progress_bars():
+        found = replace_file(folder, file, move=move, pictures=_drawable(pictures))
+    print_replaced(found, folder, as_json)
 
 
 @app.command()
@@ -253,7 +257,9 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say why two clients, or two clusters, differ: which features and classes, and how far above noise."""
-    print_explanation(explain_pair(folder, a, b, between="clusters" if clusters else "clients"), as_json)
+    with progress_bars():
+        found = explain_pair(folder, a, b, between="clusters" if clusters else "clients")
+    print_explanation(found, as_json)
 
 
 @app.command()
