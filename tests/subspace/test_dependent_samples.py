@@ -11,6 +11,7 @@ from pacfl.subspace import (
     cluster_clients,
     signature,
     split_half_angles,
+    units,
 )
 from pacfl.subspace.units import FEWEST_UNITS, Units, as_groups, condensed, effective_count
 
@@ -162,3 +163,21 @@ def test_groups_of_another_number_than_samples_are_refused() -> None:
         split_half_angles(np.eye(4), 1, groups=[1, 2, 3])
     with pytest.raises(ValueError, match="some groups are missing"):
         class_signatures(np.eye(4), np.zeros(4), groups=["a", "b", None, "a"])
+
+
+@pytest.mark.parametrize("low", [-7, 3])
+def test_groups_of_very_many_samples_are_those_of_few(monkeypatch: pytest.MonkeyPatch, low: int) -> None:
+    """Integers of many samples are numbered, counted and found in parts, without sorting: the same groups."""
+    given = np.random.default_rng(0).integers(low, low + 50, 400)
+    few = as_groups(given)
+    drawn = Units(few, 100)
+    monkeypatch.setattr(units, "MANY", 60)
+    many = as_groups(given)
+    assert np.array_equal(few, many)
+    assert np.array_equal(as_groups(np.arange(400) // 3), np.arange(400) // 3)
+    assert effective_count(many) == 400**2 // int((np.bincount(few) ** 2).sum())
+    for one, other in zip(drawn.members, Units(many, 100).members, strict=True):
+        assert np.array_equal(one, other)
+    of_samples = Units(400, 100)
+    assert len(of_samples) == len(np.unique(of_samples.positions())) == 100
+    assert [one.tolist() for one in of_samples.members] == [one.tolist() for one in Units(np.arange(400), 100).members]

@@ -162,7 +162,9 @@ def _with_constant(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 def _classes(x: Array, labels: Array, groups: Array | None, how: Reading) -> dict[str, Any]:
     """The fields of a signature with classes."""
-    made = class_signatures(x, class_names(labels, x.shape[0]), how.minimum_count or FEWEST, groups)
+    whole = labels.dtype.kind in "iu" and labels.shape == (x.shape[0],)  # names of integers are these
+    names = labels if whole else class_names(labels, x.shape[0])
+    made = class_signatures(x, names, how.minimum_count or FEWEST, groups)
     return _stored_classes(made, how)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from pacfl.subspace.signature import as_labels, blank, leading, of_unit_size, rows_of
 from pacfl.subspace.sparse import inner_products, is_sparse, lengths_of_sparse, scaled
 from pacfl.subspace.stored import StoredRows
-from pacfl.subspace.units import Indices, Units, as_groups, effective_count, is_enough
+from pacfl.subspace.units import Groups, Units, as_groups, effective_count, is_enough
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -62,18 +62,21 @@ def class_signatures(
         raise ValueError(f"classes need at least {FEWEST} samples to measure their noise, got fewest = {fewest}")
     rows = of_length_one(rows_of(x))
     named = as_labels(labels, rows.shape[0])
-    units = as_groups(groups, rows.shape[0])
+    units = None if groups is None else as_groups(groups, rows.shape[0])
     found, counts = np.unique(named, return_counts=True)
-    made = [(str(name), rows[named == name], as_groups(units[named == name])) for name in found[counts >= fewest]]
-    made = sorted((one for one in made if not blank(one[1]) and is_enough(one[2], fewest)), key=lambda one: one[0])
+    made: list[tuple[str, int, Array, Array]] = []
+    for name in sorted(found[counts >= fewest].tolist(), key=str):
+        chosen = named == name
+        own, group = rows[chosen], int(chosen.sum()) if units is None else as_groups(units[chosen])
+        if not blank(own) and is_enough(group, fewest):
+            made.append((str(name), effective_count(group), leading(own, RANK), _of_halves(own, group)))
     directions = np.zeros((RANK, rows.shape[1], len(made)))
     angles = np.full((RANK, len(made), SPLITS), 90.0)
-    for k, (_, own, group) in enumerate(made):
-        basis = leading(own, RANK)
+    for k, (_, _, basis, of_halves) in enumerate(made):
         directions[: basis.shape[1], :, k] = basis.T
-        angles[:, k] = _of_halves(own, group)
-    sizes = np.array([effective_count(group) for _, _, group in made], dtype=np.int64)
-    return ClassSignatures(tuple(name for name, _, _ in made), sizes, directions, angles)
+        angles[:, k] = of_halves
+    sizes = np.array([size for _, size, _, _ in made], dtype=np.int64)
+    return ClassSignatures(tuple(name for name, *_ in made), sizes, directions, angles)
 
 
 def of_length_one(rows: Any) -> Any:
@@ -88,7 +91,7 @@ def of_length_one(rows: Any) -> Any:
     return np.asarray(rows / np.where(lengths > 0, lengths, 1.0))
 
 
-def _of_halves(rows: Any, groups: Indices) -> Array:
+def _of_halves(rows: Any, groups: Groups | int) -> Array:
     """Degrees between the directions of random halves, scaled to the whole class: (rank, splits).
 
     90 where a half has no such direction: nothing is known of it.

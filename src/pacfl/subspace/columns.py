@@ -104,7 +104,7 @@ def column_angles(
     """
     rows = as_rows(x)
     named = np.full(len(rows), UNLABELLED) if labels is None else as_labels(labels, len(rows)).astype(str)
-    of_group = as_groups(groups, len(rows))
+    of_group = np.arange(len(rows)) if groups is None else as_groups(groups, len(rows))
     angles = np.degrees(np.arctan(rows))
     names, counts, means, variances = [], [], [], []
     for name in np.unique(named).tolist():

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from pacfl.subspace.signature import as_labels, drawn, rows_of
 from pacfl.subspace.sparse import coordinates, is_sparse
 from pacfl.subspace.stored import StoredRows
-from pacfl.subspace.units import as_groups
+from pacfl.subspace.units import as_groups, members_of
 
 Array = NDArray[np.float64]
 
@@ -42,16 +42,15 @@ def neighbours(x: ArrayLike, labels: ArrayLike | None = None, groups: ArrayLike 
     """
     rows = rows_of(x)
     n = rows.shape[0]
-    classes = np.zeros(n, dtype=np.intp) if labels is None else as_groups(as_labels(labels, n))
-    units = None
-    if groups is not None:
-        named = as_groups(groups, n)
-        units = as_groups(classes * (int(named.max()) + 1) + named)  # samples of one group and class
+    classes = None if labels is None else as_groups(as_labels(labels, n))
+    units = None if groups is None else as_groups(groups, n)
+    if units is not None and classes is not None:  # samples of one group and class
+        units = as_groups(classes.astype(np.int64) * (int(units.max()) + 1) + units)
         of_samples, classes = classes, np.zeros(int(units.max()) + 1, dtype=np.intp)
         classes[units] = of_samples
-    order = np.argsort(classes, kind="stable")
-    at = _runs(len(order))
-    chosen, of = order[at], classes[order[at]]
+    at = _runs(n if units is None else int(units.max()) + 1)
+    chosen = at if classes is None else _in_order(classes, at)
+    of = np.zeros(len(at), np.intp) if classes is None else classes[chosen]
     vectors = _centred(drawn(rows, chosen) if units is None else _means(rows, units, chosen), of)
     pairs = np.flatnonzero((np.diff(of) == 0) & (np.diff(at) == 1))
     if not len(pairs):
@@ -70,6 +69,17 @@ def neighbours(x: ArrayLike, labels: ArrayLike | None = None, groups: ArrayLike 
     return Neighbours(float(means[which, 0]), float(by_chance[which]), squared=which == 1, dependent=dependent)
 
 
+def _in_order(classes: NDArray[np.integer[Any]], at: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Which samples come at some places if they are sorted by class: argsort(classes, stable)[at], at ascending."""
+    found, start = [], 0
+    for name in range(int(classes.max()) + 1):
+        own = np.flatnonzero(classes == name)
+        inside = at[(at >= start) & (at < start + len(own))] - start
+        found.append(own[inside])
+        start += len(own)
+    return np.concatenate(found)
+
+
 def _runs(n: int) -> NDArray[np.intp]:
     """Positions of all samples, or of a few runs of them, evenly spaced."""
     if n <= RUNS * MOST_OF_RUN:
@@ -78,7 +88,7 @@ def _runs(n: int) -> NDArray[np.intp]:
     return (starts[:, None] + np.arange(MOST_OF_RUN)).ravel()
 
 
-def _centred(rows: Array, classes: NDArray[np.intp]) -> Array:
+def _centred(rows: Array, classes: NDArray[np.integer[Any]]) -> Array:
     """Differences from the mean of the class, of length 1, or 0 where there is none."""
     vectors = rows / max(float(np.abs(rows).max()), 1e-300)
     for name in np.unique(classes):
@@ -87,12 +97,12 @@ def _centred(rows: Array, classes: NDArray[np.intp]) -> Array:
     return np.where(lengths > 1e-12, vectors / np.maximum(lengths, 1e-12), 0.0)
 
 
-def _means(rows: Any, units: NDArray[np.intp], chosen: NDArray[np.intp]) -> Array:
+def _means(rows: Any, units: NDArray[np.integer[Any]], chosen: NDArray[np.intp]) -> Array:
     """The means of the samples of chosen units."""
     place = np.full(int(units.max()) + 1, -1)
     place[chosen] = np.arange(len(chosen))
-    at = place[units]
-    own, at = np.flatnonzero(at >= 0), at[at >= 0]
+    own = np.sort(np.concatenate(members_of(units, chosen)))
+    at = place[units[own]]
     counts = np.bincount(at)
     if is_sparse(rows):
         return coordinates(

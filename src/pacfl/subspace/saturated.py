@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pacfl.subspace.guarantee import MOST_NOISE, random_angle
 from pacfl.subspace.proximity import Measure
 from pacfl.subspace.signature import drawn, leading, of_unit_size
-from pacfl.subspace.units import Halves, Indices, Units, places
+from pacfl.subspace.units import Groups, Halves, Units, places
 
 Array = NDArray[np.float64]
 
@@ -28,10 +28,10 @@ def are_large(degrees: Array, features: int, rank: int, measure: Measure) -> boo
     return len(degrees) > 0 and float(np.sqrt(np.mean(degrees**2))) > MOST_NOISE * _random(features, rank, measure)
 
 
-def parts(rows: Any, rank: int, groups: Indices) -> tuple[list[Array], list[Array], float]:
+def parts(rows: Any, rank: int, groups: Groups | int) -> tuple[list[Array], list[Array], float]:
     """UᵀV of the signatures of random halves of many samples, and of quarters; all samples over those of a half.
 
-    rows (n, features), groups (n,): samples that no half separates.
+    rows (n, features), groups (n,): samples that no half separates, or n.
     """
     few = rows.shape[1] <= FEW_FEATURES
     units = Units(groups, MOST_OF_FEW if few else MOST_SAMPLES)

@@ -11,7 +11,7 @@ from pacfl.subspace.proximity import MEASURES, Measure, component_angles
 from pacfl.subspace.saturated import are_large, fallen, parts
 from pacfl.subspace.signature import as_labels, check_rank, drawn, leading_of_classes, of_unit_size, rows_of
 from pacfl.subspace.sparse import inner_products
-from pacfl.subspace.units import Halves, Units, as_groups, is_enough, places
+from pacfl.subspace.units import Halves, Units, as_groups, is_enough, is_grouped, places
 
 Array = NDArray[np.float64]
 SplitHalfAngles = dict[Measure, Array]
@@ -52,9 +52,9 @@ def split_half_angles(
     rows = rows_of(x)
     n = rows.shape[0]
     named = None if labels is None else as_labels(labels, n)
-    units = as_groups(groups, n)
-    grouped = int(units.max()) + 1 < n
-    if grouped and (not is_enough(units) or (int(units.max()) + 1) // 2 < rank):
+    units = n if groups is None else as_groups(groups, n)
+    grouped = is_grouped(units)
+    if not isinstance(units, int) and grouped and (not is_enough(units) or (int(units.max()) + 1) // 2 < rank):
         return {m: np.full(SPLITS, 90.0 if m in OF_FIRST else 90.0 * rank) for m in measures}
     of_first = [measure for measure in measures if measure in OF_FIRST and named is None and not grouped]
     of_all = [measure for measure in measures if measure not in of_first]

@@ -76,8 +76,9 @@ class StoredSamples:
 
     def subset(self, chosen: NDArray[Any]) -> "StoredSamples":
         """Some of the samples, by a mask or by their positions."""
-        positions = np.arange(len(self)) if self._members is None else self._members
-        return StoredSamples(self._source, self._maps, positions[chosen], self._on_progress)
+        at = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        members = at if self._members is None else self._members[at]
+        return StoredSamples(self._source, self._maps, members, self._on_progress)
 
     def take(self, chosen: Indices | slice) -> NDArray[Any]:
         """Some samples in memory, (m, ...)."""
