@@ -154,7 +154,7 @@ def test_an_operator_runs_no_app_that_the_sites_have_not_approved(place: Path, s
     sites.wait("the foreign app ends", (place / "evidence").exists, 120)
     taken = (place / "evidence").read_text()
     assert "PRIVATE KEY" in taken  # of the server, which is the operator's
-    assert taken.count("refused") == 2
+    assert taken.count("refused, code 7") == 2  # INVALID_FAB
     assert PATIENT not in taken
     assert "OPENSSH" not in taken
     for i in range(2):
@@ -171,7 +171,7 @@ def test_two_sites_federate_and_no_token_is_in_sight(sites: Loopback) -> None:
     def trained() -> bool:
         own = [p for pid in processes.running(sites.folder).values() for p in processes.descendants(pid)]
         seen.update(line for p in own if (line := command_line(p)))
-        return len(sites.records) > 0
+        return bool(sites.status["round"] > 0)
 
     sites.wait("a round", trained, 300)
     assert {sites.cluster(0), sites.cluster(1)} == {0, 1}

@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from flwr.app import Error
+from flwr.common.constant import ErrorCode
 from flwr.supercore.fab import Fab
 from flwr.supercore.run import Run
 from flwr.supernode.cli.flower_supernode import flower_supernode
@@ -17,6 +19,7 @@ from flwr.supernode.cli.flower_supernode import flower_supernode
 from pacfl.flower.deploy import approval
 from pacfl.flower.deploy.superlink import needs_secret, replace
 
+REFUSAL = "the site has not approved this app with these settings; its operator runs: pacfl deploy approve FOLDER"
 log = logging.getLogger("flwr")
 
 
@@ -54,6 +57,7 @@ def main() -> None:
     flower = import_module("flwr.supernode.start_client_internal")
     replace(flower, "_pull_and_store_message", only_approved(flower._pull_and_store_message, Path.cwd()))
     replace(flower, "_verify_fab", is_approved)
+    replace(flower, "FAB_VERIFICATION_ERROR", Error(ErrorCode.INVALID_FAB, REFUSAL))
     flower_supernode()
 
 
