@@ -299,11 +299,11 @@ def test_a_function_of_ones_own_encodes_and_is_part_of_the_identity(
     cluster_files(paths[:2], reading=how, output=tmp_path / "federation")
     with pytest.raises(DataError, match="the federation's encoder is not built in; name it with --encoder"):
         join_files(tmp_path / "federation", paths[2:3])
-    join_files(tmp_path / "federation", paths[2:3], encoder=first)
+    join_files(tmp_path / "federation", paths[2:3], reading=Reading(encoder=first))
     write_encoder(tmp_path, "return x[:, :4] ** 2 + 1", "own_encoder")
     assert digest(first) != made.encoder
     with pytest.raises(DataError, match=r"is not the one of the federation .* its code or its files differ"):
-        join_files(tmp_path / "federation", paths[3:], encoder=first)
+        join_files(tmp_path / "federation", paths[3:], reading=Reading(encoder=first))
 
 
 def test_files_that_an_encoder_names_are_part_of_the_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ def test_a_newcomer_is_encoded_as_the_federation_was(tmp_path: Path) -> None:
     assert joined.placed == {"c": 0}
     assert name_of(str(joined.federation.settings.encoder)) == "spectrum"
     with pytest.raises(DataError, match="encoder 'standardise' is not the one of the federation"):
-        join_files(tmp_path / "federation", paths[2:], encoder="standardise")
+        join_files(tmp_path / "federation", paths[2:], reading=Reading(encoder="standardise"))
 
 
 def test_signatures_of_different_encoders_are_refused_by_name(tmp_path: Path) -> None:

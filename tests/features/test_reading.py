@@ -226,13 +226,13 @@ def test_unit_gives_samples_of_length_1_and_leaves_zeros(tmp_path: Path) -> None
 )
 def test_the_identity_has_everything_that_changes_pixels(how: Reading, identity: str) -> None:
     assert how.identity() == identity
-    assert Reading.from_identity(identity, None, (), None) == how
+    assert Reading().prepared_as(identity) == how
 
 
 @pytest.mark.parametrize("identity", ["", "unit, grey", "resize 3x, raw", "sharpen, raw"])
 def test_an_unknown_identity_is_refused(identity: str) -> None:
     with pytest.raises(DataError, match="cannot be prepared"):
-        Reading.from_identity(identity, None, (), None)
+        Reading().prepared_as(identity)
 
 
 def test_pickled_arrays_are_never_loaded(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_after_a_join_the_diagnosis_is_of_the_new_state(tmp_path: Path) -> None:
     assert (before.diagnosis.kind, before.diagnosis.pairs) == ("none", ())
     x, y = samples(50, 1)
     np.savez(tmp_path / "other.npz", x=x, y=y)
-    after = join_files(folder, [tmp_path / "other.npz"], labels="y").federation
+    after = join_files(folder, [tmp_path / "other.npz"], reading=Reading(labels="y")).federation
     assert after.diagnosis.kind == "concept"
     assert json.loads((folder / "clusters.json").read_text())["diagnosis"]["kind"] == "concept"
     assert explain_pair(folder, "p0", "other").kind == "concept"

@@ -127,7 +127,7 @@ def test_clients_with_repeated_rows_are_one_cluster_with_groups_only(tmp_path: P
     assert fitted.labels_.tolist() == [0] * 8
     np.testing.assert_array_equal(fitted.proximity_, found.clustering.proximity)
     np.save(tmp_path / "late.npy", patients(9))
-    joined = join_files(tmp_path / "f", [tmp_path / "late.npy"], blocks=5)
+    joined = join_files(tmp_path / "f", [tmp_path / "late.npy"], reading=Reading(blocks=5))
     assert joined.placed == {"late": 0}
     assert fitted.predict({"late": patients(9)}, groups={"late": GROUPS}).tolist() == [0]
 

@@ -282,7 +282,7 @@ def test_newcomers_of_a_federation_with_hashed_names_are_signed_first(tmp_path: 
         sign_file(file.with_suffix(".npz"), file, reading=reading)
     cluster_files(files[:3], output=tmp_path / "f")
     with pytest.raises(DataError, match="sign newcomers with --labels and --hash-labels first"):
-        join_files(tmp_path / "f", [files[3].with_suffix(".npz")], labels="y")
+        join_files(tmp_path / "f", [files[3].with_suffix(".npz")], reading=Reading(labels="y"))
     assert join_files(tmp_path / "f", files[3:]).placed == {"p3": 1}
 
 
@@ -294,7 +294,7 @@ def test_arrays_give_the_clusters_of_files(tmp_path: Path, given: dict[str, Any]
     assert found.labels_.tolist() == by_files.clustering.labels.tolist()
     assert found.federation_.summary() == by_files.summary()
     late_xs, late_ys = parties(3, 3, first=60)
-    joined = join_files(tmp_path / "f", written(tmp_path, late_xs, late_ys), labels="y")
+    joined = join_files(tmp_path / "f", written(tmp_path, late_xs, late_ys), reading=Reading(labels="y"))
     assert found.predict(late_xs, late_ys).tolist() == list(joined.placed.values())
     found.partial_fit(late_xs, late_ys)
     assert found.federation_.summary() == joined.federation.summary()

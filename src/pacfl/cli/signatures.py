@@ -37,7 +37,6 @@ from pacfl.cli.signature_options import (
     reading,
 )
 from pacfl.errors import MissingLibraryError
-from pacfl.features import read_schema
 from pacfl.features.images import SkippedWarning
 from pacfl.signatures import (
     cluster_files,
@@ -203,16 +202,10 @@ def join(
         joined = join_files(
             folder,
             files,
-            array=array,
-            drop=drop or (),
-            header=header,
-            labels=labels,
-            group=group,
-            blocks=blocks,
-            encoder=encoder,
-            text=text,
-            schema=None if schema is None else read_schema(schema),
-            skip_unreadable=skip_unreadable,
+            reading=reading(
+                *(array, None, drop, header, None, False, None, labels, None, None),
+                *(group, blocks, encoder, text, schema, skip_unreadable),
+            ),
             pictures=_drawable(pictures),
             on_progress=advance,
         )

@@ -98,30 +98,24 @@ class Reading:
         steps = [f"resize {self.resize[0]}x{self.resize[1]}"] if self.resize else []
         return ", ".join([*steps, *(["grey"] if self.grey else []), self.preprocess])
 
-    @classmethod
-    def from_identity(
-        cls,
-        identity: str,
-        array: str | None,
-        drop: tuple[str, ...],
-        header: bool | None,
-        labels: str | None = None,
-        group: str | None = None,
-        blocks: int | None = None,
-        encoder: str | None = None,
-        text: str | None = None,
-        schema: Schema | None = None,
-    ) -> "Reading":
-        """The reading of whole signatures with this identity."""
+    def prepared_as(self, identity: str) -> "Reading":
+        """The same for samples that are prepared as signatures with this identity were."""
+        given = [
+            name
+            for name in ("per_class", "resize", "grey", "preprocess")
+            if getattr(self, name) != getattr(Reading, name)
+        ]
+        if given:
+            raise DataError(
+                f"--{given[0].replace('_', '-')}: newcomers are prepared as the federation was; leave it out"
+            )
         found = re.fullmatch(rf"(?:resize (\d+)x(\d+), )?(grey, )?({'|'.join(PREPROCESSES)})", identity)
         if found is None:
             raise DataError(f"data cannot be prepared as {identity!r}; sign them first, and give the signature files")
         width, height, grey, preprocess = found.groups()
         size = None if width is None else (int(width), int(height))
         known = PREPROCESSES[PREPROCESSES.index(preprocess)]
-        of_samples = {"labels": labels, "group": group, "blocks": blocks, "encoder": encoder, "text": text}
-        whole = cls(array, None, drop, header, size, grey is not None, known, **of_samples)  # type: ignore[arg-type]
-        return replace(whole, schema=schema)
+        return replace(self, resize=size, grey=grey is not None, preprocess=known)
 
 
 class Samples(NamedTuple):

@@ -12,7 +12,6 @@ import numpy as np
 from pacfl.errors import DataError
 from pacfl.features import encoders
 from pacfl.features.reading import Array, Reading, read_samples
-from pacfl.features.schema import Schema
 from pacfl.features.tables import stem_of
 from pacfl.files import locked
 from pacfl.signatures import figures, sigfile
@@ -129,50 +128,40 @@ def join_files(
     folder: Path,
     paths: Sequence[Path],
     *,
-    array: str | None = None,
-    drop: Sequence[str] = (),
-    header: bool | None = None,
-    labels: str | None = None,
-    group: str | None = None,
-    blocks: int | None = None,
-    encoder: str | None = None,
-    text: str | None = None,
-    schema: Schema | None = None,
-    skip_unreadable: bool = False,
+    reading: Reading | None = None,
     pictures: figures.Picture | None = None,
     on_progress: Progress = lambda *_: None,
 ) -> Joined:
     """The federation in a folder with newcomers in it, written back. Two processes at once wait for each other.
 
-    array, drop, header, labels, group, blocks, text, schema, skip_unreadable: how newcomers' data files are read; the
-    rest is as for the federation. encoder: needed only where that of the federation is not built in.
+    reading: where samples, labels and groups are in newcomers' data files; the rest is as for the federation. Its
+    encoder is needed only where that of the federation is not built in.
     """
     _check_folder(folder)
-    options = array, header, labels, group, blocks, encoder, text, schema, skip_unreadable or None
-    given = bool(drop) or any(option is not None for option in options)
     with locked(folder):
         federation = load(folder)
-        settings = federation.settings
-        rank, how = None, None
-        if given or any(path.suffix != SUFFIX for path in paths):
-            if settings.per_class:
-                raise DataError("the federation's signatures are per class; sign newcomers with --per-class first")
-            if labels is None and settings.labels == NOT_LABELLED:
-                labels = ""  # a schema may name some
-            if settings.schema is not None and schema is None:
-                raise DataError("the federation's tables were signed with a schema; give the same one with --schema")
-            rank = settings.rank
-            encoder = _same_encoder(settings.encoder, encoder)
-            of_samples = labels, group, blocks, encoder, text, schema
-            how = Reading.from_identity(settings.preprocess, array, tuple(drop), header, *of_samples)
-            how = replace(how, skip_unreadable=skip_unreadable)
-            if how.labels_at is not None and settings.labels.startswith("names hashed"):
-                raise DataError(
-                    "the federation's names of classes are hashed; sign newcomers with --labels and --hash-labels first"
-                )
-        joined = join(federation, _open_clients(paths, rank, how, on_progress))
+        settings, rank = federation.settings, None
+        if reading is not None or any(path.suffix != SUFFIX for path in paths):
+            reading, rank = _as_the_others(reading or Reading(), settings), settings.rank
+        joined = join(federation, _open_clients(paths, rank, reading, on_progress))
         save(joined.federation, folder, pictures)
     return joined
+
+
+def _as_the_others(reading: Reading, settings: sigfile.SignatureSettings) -> Reading:
+    """How newcomers' data are read: as those of the federation were."""
+    if settings.per_class:
+        raise DataError("the federation's signatures are per class; sign newcomers with --per-class first")
+    if reading.labels is None and settings.labels == NOT_LABELLED:
+        reading = replace(reading, labels="")  # a schema may name some
+    if settings.schema is not None and reading.schema is None:
+        raise DataError("the federation's tables were signed with a schema; give the same one with --schema")
+    if reading.labels_at is not None and settings.labels.startswith("names hashed"):
+        raise DataError(
+            "the federation's names of classes are hashed; sign newcomers with --labels and --hash-labels first"
+        )
+    as_prepared = reading.prepared_as(settings.preprocess)
+    return replace(as_prepared, encoder=_same_encoder(settings.encoder, reading.encoder))
 
 
 def _same_encoder(sha256: str | None, given: str | None) -> str | None:
