@@ -28,8 +28,8 @@ def test_the_slider_gives_scipys_clusters_at_every_beta(opened: Open, small: Pat
     assert run.clustering is not None
     page = opened(small)
     counts = {}
-    for beta in betas(run.clustering.merges):
-        expected = fcluster(run.clustering.merges, beta, "distance")
+    for beta in betas(run.clustering.compared.merges):
+        expected = fcluster(run.clustering.compared.merges, beta, "distance")
         assert slide(page, beta) == len(set(expected)), beta
         members = page.execute_script(
             "return [...document.querySelectorAll('#cluster-list tbody tr')].map(r => r.cells[3].textContent)"
@@ -140,6 +140,8 @@ def test_who_came_left_or_drifted_is_shown_with_the_numbers_of_the_federation(op
     assert "times the noise from cluster 2 and " in merge
     assert merge.endswith("times the noise from cluster 0 of the federation")
     assert set(listed(page)) == {"0", "2"}
+    differs = page.execute_script("return document.getElementById('differs').textContent")
+    assert differs.startswith("1 client is in another cluster of the federation than this cut puts it in")
     assert page.execute_script("return [...document.getElementById('pair-a').options].map(o => o.value)") == ["0", "2"]
     strips = page.execute_script("""
         const groups = [...document.querySelectorAll('[data-figure=clusters] svg g')];

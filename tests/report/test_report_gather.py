@@ -1,5 +1,7 @@
 import json
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +11,16 @@ from pacfl.errors import DataError, StoreError
 from pacfl.experiment.config import expand
 from pacfl.experiment.run import resume
 from pacfl.experiment.store import RunFolder, folder_of
+from pacfl.features import Reading, init_schema
 from pacfl.report import federations
-from pacfl.report.dendrogram import shown_angles
 from pacfl.report.gather import gather
 from pacfl.report.payload import payload
 from pacfl.report.runs import read
+from pacfl.signatures import cluster_files
 from pacfl.signatures import folder as folders
+from pacfl.subspace.columns import largest_column_differences
+from pacfl.subspace.compared import compared
+from pacfl.subspace.hierarchy import cut
 from tests.report.folders import write_federation, write_labelled_federation, write_run, write_runs
 
 TABLE = {
@@ -135,7 +141,7 @@ def test_a_federation_is_read_as_it_was_stored(tmp_path: Path) -> None:
     assert (read_back.name, read_back.clients.names) == ("hospitals", stored.names)
     assert read_back.clustering.clustering.labels.tolist() == stored.clustering.labels.tolist() == [0, 1, 2] * 3
     np.testing.assert_array_equal(read_back.clustering.clustering.proximity, stored.clustering.proximity)
-    found = fcluster(read_back.clustering.merges, read_back.clustering.clustering.threshold, "distance")
+    found = fcluster(read_back.clustering.compared.merges, read_back.clustering.clustering.threshold, "distance")
     assert set(found.tolist()) == {1, 2, 3}
 
 
@@ -187,16 +193,53 @@ def test_of_many_clusters_each_is_explained_with_its_nearest_other_one(
     assert not payload([], [some])["experiments"][0]["diagnosis"]["all"]
 
 
-def test_the_heat_map_shows_the_distances_that_were_cut_and_no_angle_without_a_common_class(tmp_path: Path) -> None:
+def shown_in(folder: Path) -> dict[str, Any]:
+    """What a page is given of a federation's clustering."""
+    (run,) = payload([], [gather([str(folder)], folder.parent).federations[0]])["experiments"][0]["runs"]
+    shown: dict[str, Any] = run["clustering"]
+    return shown
+
+
+def test_of_classes_the_page_shows_units_of_noise_and_nothing_without_a_common_class(tmp_path: Path) -> None:
     folder = write_labelled_federation(tmp_path / "sites")
     clustering = folders.load(folder).clustering
-    shown = shown_angles(clustering)
-    known = np.isfinite(shown)
-    np.testing.assert_array_equal(shown[known], clustering.distances()[known])
-    small = len(shown) - 1
+    shown, unit = compared(clustering), clustering.reference_scale
+    known = np.isfinite(shown.distances)
+    assert unit is not None
+    np.testing.assert_allclose(shown.distances[known] * unit, clustering.distances()[known])
+    np.testing.assert_allclose(shown.merges[:, 2] * unit, clustering.merges()[:, 2])
+    assert shown.threshold == pytest.approx(clustering.threshold / unit)
+    small = len(shown.distances) - 1
     assert not known[small, :small].any()
     assert known[:small, :small].all()
-    (run,) = payload([], [gather([str(folder)], tmp_path).federations[0]])["experiments"][0]["runs"]
-    assert "between the same classes" in run["clustering"]["angles"]
-    by_inputs = folders.load(write_federation(tmp_path / "hospitals", ["a", "b", "c"])).clustering
-    np.testing.assert_array_equal(shown_angles(by_inputs), by_inputs.proximity)
+    page = shown_in(folder)
+    assert (page["what"], page["inNoise"]) == ("difference between the same classes, in units of noise", True)
+    assert page["chance"] == pytest.approx(clustering.evidence["null_limits"][0])
+
+
+def test_of_inputs_the_page_shows_angles_as_measured(tmp_path: Path) -> None:
+    folder = write_federation(tmp_path / "hospitals", ["a", "b", "c"])
+    clustering = folders.load(folder).clustering
+    np.testing.assert_array_equal(compared(clustering).distances, clustering.proximity)
+    page = shown_in(folder)
+    assert (page["what"], page["inNoise"]) == ("smallest angle, as measured", False)
+
+
+def test_where_columns_separate_the_page_shows_the_column_that_differs_most(tmp_path: Path) -> None:
+    """Of sixty columns one is larger in every other hospital: all together hide it, compared alone it is seen."""
+    rng, paths = np.random.default_rng(0), [tmp_path / f"h{i}.csv" for i in range(6)]
+    for i, path in enumerate(paths):
+        x = rng.normal(size=(100, 60))
+        x[:, 7] += i % 2
+        np.savetxt(path, x, delimiter=",", header=",".join(f"c{j}" for j in range(60)), comments="")
+    folder = tmp_path / "federation"
+    federation = cluster_files(paths, reading=Reading(schema=init_schema(paths)), output=folder)
+    assert federation.clustering.by_columns
+    tables = [one.table for one in folders.load(folder).descriptions if one.table is not None]
+    shown = compared(federation.clustering, tables)
+    for a, b in combinations(range(6), 2):
+        most = largest_column_differences(tables[a], tables[b])[0]
+        assert shown.distances[a, b] == pytest.approx(most.size)
+    np.testing.assert_array_equal(cut(shown.merges, shown.threshold), federation.clustering.labels)
+    page = shown_in(folder)
+    assert (page["what"], page["inNoise"]) == ("difference of the column that differs most, in units of noise", True)

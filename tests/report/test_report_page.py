@@ -128,8 +128,8 @@ def test_heights_travel_exactly_and_angles_within_a_hundredth_of_a_degree(made: 
     run = next(run for run in made[0].runs if run.clustering)
     data = json.loads(json.dumps(payload(experiments(made[0].runs))))
     sent = next(r["clustering"] for e in data["experiments"] for r in e["runs"] if r["hash"] == run.hash)
-    assert sorted(sent["tops"]) == sorted(sent["walls"]) == sorted(run.clustering.merges[:, 2].tolist())
-    assert sent["degreesPerStep"] < 0.01
+    assert sorted(sent["tops"]) == sorted(sent["walls"]) == sorted(run.clustering.compared.merges[:, 2].tolist())
+    assert sent["perStep"] < 0.01
 
 
 def test_the_command_writes_a_page_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:

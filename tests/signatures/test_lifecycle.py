@@ -9,6 +9,7 @@ import pytest
 
 from pacfl.errors import DataError
 from pacfl.features import Reading, init_schema
+from pacfl.features.reading import Samples
 from pacfl.privacy import private_signature, seeded
 from pacfl.signatures import cluster_files, sign_file
 from pacfl.signatures import federation as federations
@@ -16,6 +17,7 @@ from pacfl.signatures import folder as folders
 from pacfl.signatures.federation import Federation
 from pacfl.signatures.lifecycle import leave, replace_client
 from pacfl.signatures.sigfile import SignatureFile
+from pacfl.signatures.signing import sign
 from pacfl.subspace import proximity, signature, split_half_angles
 from tests.signatures.test_federation import client, federated, noise_alone
 from tests.signatures.test_labelled_federation import party, too_small, two_kinds
@@ -320,6 +322,28 @@ def test_a_party_too_small_to_tell_clusters_apart_is_noticed() -> None:
     assert not after.newcomers["large"].too_small
     assert "too few samples to be placed with confidence" in after.newcomers["small"].warnings()[0]
     assert "small" not in after.merge_suggestions()
+
+
+def test_of_clients_without_labels_inputs_say_whether_they_are_too_small() -> None:
+    """Two kinds of inputs with labels: a newcomer without is judged by the limit of inputs, not by that of classes."""
+
+    def made(kind: int, seed: int, n: int, labels: bool) -> SignatureFile:
+        rng, y = np.random.default_rng([kind, seed]), np.arange(n) % 3
+        x = rng.normal(size=(n, 12)) + 3 * np.eye(12)[y] + 2
+        x[:, 5] += kind
+        return sign("one", Samples(x, y if labels else None), 1, Reading(labels="y" if labels else None))
+
+    labelled = federations.federate({f"c{i}": made(i % 2, i, 120, True) for i in range(6)})
+    inputs = federations.federate({f"c{i}": made(i % 2, i, 120, False) for i in range(6)})
+    assert labelled.clustering.inputs is not None
+    assert labelled.clustering.labels.tolist() == inputs.clustering.labels.tolist() == [0, 1] * 3
+    newcomers = {f"n{n}": made(0, n, n, False) for n in range(6, 60, 9)}
+    said = [
+        {name: one.too_small for name, one in federations.join(before, newcomers).federation.newcomers.items()}
+        for before in (labelled, inputs)
+    ]
+    assert said[0] == said[1]
+    assert set(said[0].values()) == {True, False}
 
 
 def test_history_counts_who_came_and_left() -> None:

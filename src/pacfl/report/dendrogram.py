@@ -7,8 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list
 
-from pacfl.subspace import Clustering
-
 Array = NDArray[np.float64]
 Order = NDArray[np.intp]
 
@@ -45,18 +43,6 @@ def drawing(merges: Array) -> Drawing:
         low.append(height)
         last.append(last[right])
     return Drawing(order, walls, feet, tops, starts)
-
-
-def shown_angles(clustering: Clustering) -> Array:
-    """The angles between clients that a heat map shows, in degrees: (n, n).
-
-    Where classes were compared, the distances that were cut, NaN for pairs that share no class; else as measured.
-    """
-    if clustering.classes is None:
-        return clustering.proximity
-    angles = np.where(clustering.classes.pairs.weights > 0, clustering.distances(), np.nan)
-    np.fill_diagonal(angles, 0.0)
-    return angles
 
 
 def heat(proximity: Array, order: Order) -> Array:

@@ -13,6 +13,7 @@ from pacfl.signatures import Federation
 from pacfl.signatures import folder as folders
 from pacfl.signatures.explaining import explanations
 from pacfl.subspace import MergeSuggestion
+from pacfl.subspace.compared import compared
 from pacfl.subspace.diagnosis import cluster_pairs, evidence_on
 
 MOST_PAIRS: Final = 66  # of clusters that are all explained; of more, each cluster with its nearest other
@@ -33,15 +34,15 @@ def read(folder: Path) -> SignatureFederation:
         clustering=ClientClustering(
             np.arange(n),
             clustering,
-            clustering.merges(),
+            compared(clustering, [one.table for one in stored.descriptions]),
             tuple(i for i, name in enumerate(stored.names) if name in stored.newcomers),
             tuple(_merge(stored, name) for name in stored.merge_suggestions()),
             " times the noise",
         ),
         answer=stored.answer,
+        reasons=stored.reasons(),
         diagnosis=stored.diagnosis,
         explanations=tuple(explanations(stored, islice(pairs, MOST_EXPLAINED))),
-        history=stored.history(),
         placements=tuple(f"{name} {one.words()}" for name, one in stored.newcomers.items()),
         cautions=(
             *(f"{name}: {words}" for name, one in stored.newcomers.items() for words in one.warnings()),

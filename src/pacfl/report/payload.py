@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.experiment.summary import in_percent
-from pacfl.report.dendrogram import drawing, heat, neighbours, shown_angles
+from pacfl.report.dendrogram import drawing, heat, neighbours
 from pacfl.report.experiments import Experiment
 from pacfl.report.summary import ClientClustering, Clients, RunSummary, SignatureFederation
 from pacfl.subspace import Explanation
@@ -17,7 +17,6 @@ from pacfl.subspace.explanation import as_picture, block_means
 
 FINEST: Final = 65534  # steps between zero and the largest angle: below a hundredth of a degree
 UNKNOWN: Final = 65535  # instead of a step: the two share no class
-BY_CLASSES: Final = "angle between the same classes, rescaled to the noise of a typical class"
 MOST_LISTED: Final = 20  # classes of an explanation
 MOST_PIXELS: Final = 32  # of a side of its picture; means of blocks where an image has more
 
@@ -35,6 +34,7 @@ def _federation(federation: SignatureFederation) -> dict[str, Any]:
         "rows": [federation.name],
         "clients": {"0": _clients(federation.clients)},
         "runs": [{**run, "clustering": _clustering(federation.clustering)}],
+        "reasons": federation.reasons,
         "diagnosis": _diagnosis(federation),
         "placements": list(federation.placements),
     }
@@ -126,13 +126,11 @@ def _run(run: RunSummary) -> dict[str, Any]:
 
 
 def _clustering(of_clients: ClientClustering) -> dict[str, Any]:
-    clustering = of_clients.clustering
-    tree = drawing(of_clients.merges)
-    shown = shown_angles(clustering)
-    square = heat(shown, tree.order)
+    clustering, shown = of_clients.clustering, of_clients.compared
+    tree = drawing(shown.merges)
+    square = heat(shown.distances, tree.order)
     top = float(np.nanmax(square)) or 1.0
-    near, angles = neighbours(shown)
-    by_classes = clustering.evidence.get("compare", "inputs") != "inputs"
+    near, distances = neighbours(shown.distances)
     return {
         "clients": packed(of_clients.clients, "int32"),
         "order": packed(tree.order, "int32"),
@@ -141,15 +139,17 @@ def _clustering(of_clients: ClientClustering) -> dict[str, Any]:
         "feet": packed(tree.feet, "float32"),
         "starts": packed(tree.starts, "float32"),
         "heat": packed(np.where(np.isnan(square), UNKNOWN, np.rint(square / top * FINEST)), "uint16"),
-        "degreesPerStep": top / FINEST,
+        "perStep": top / FINEST,
         "near": packed(near, "int32"),
-        "nearAngles": packed(angles, "float32"),
+        "nearDistances": packed(distances, "float32"),
         "labels": packed(clustering.labels, "int32"),
-        "angles": BY_CLASSES if by_classes else f"{clustering.measure} angle, as measured",
+        "what": shown.what,
         "linkage": clustering.linkage,
-        "threshold": clustering.threshold,
-        "scale": _scale(clustering.reference_scale, by_classes),
-        "referenceScale": clustering.reference_scale,
+        "threshold": shown.threshold,
+        "scale": shown.scale,
+        "inNoise": shown.in_noise,
+        "noise": shown.noise,
+        "chance": shown.chance,
         "evidence": dict(clustering.evidence),
         "newcomers": list(of_clients.newcomers),
         "mergeSuggestions": [
@@ -158,13 +158,6 @@ def _clustering(of_clients: ClientClustering) -> dict[str, Any]:
         ],
         "mergeUnit": of_clients.merge_unit,
     }
-
-
-def _scale(reference: float | None, by_classes: bool) -> str:
-    """The unit of the heights in words."""
-    if by_classes:
-        return "degrees between the same classes, rescaled to the noise of a typical class"
-    return "degrees as measured" if reference is None else "degrees, rescaled to the noise of a typical client"
 
 
 def packed(array: NDArray[Any], kind: str) -> dict[str, Any]:

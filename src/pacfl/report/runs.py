@@ -14,6 +14,7 @@ from pacfl.experiment.summary import label, megabits_per_client, metric_of, scor
 from pacfl.experiment.tested_on import on_test
 from pacfl.report.summary import NEWCOMERS, ON_TEST, Array, ClientClustering, Clients, Evaluation, RunSummary
 from pacfl.subspace import MergeSuggestion
+from pacfl.subspace.compared import compared
 from pacfl.subspace.newcomers import place
 
 Record = Mapping[str, Any]
@@ -160,7 +161,8 @@ def _clustering(folder: RunFolder, founders: set[int]) -> ClientClustering | Non
     if stored is None or len(stored.clients) == 1:
         return None
     newcomers = tuple(int(c) for c in stored.clients if int(c) not in founders)
-    found = ClientClustering(stored.clients, stored.clustering, stored.merges, newcomers)
+    shown = compared(stored.clustering, merges=stored.merges)
+    found = ClientClustering(stored.clients, stored.clustering, shown, newcomers)
     return replace(found, merge_suggestions=_merge_suggestions(found))
 
 

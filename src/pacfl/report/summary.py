@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.subspace import Clustering, Diagnosis, Explanation, MergeSuggestion
+from pacfl.subspace.compared import Compared
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -47,7 +48,7 @@ class ClientClustering:
 
     clients: Counts  # (n,) which client a row is
     clustering: Clustering
-    merges: Array  # (n - 1, 4) dendrogram of the distances that the threshold cuts, in scipy's form
+    compared: Compared  # what decided the clusters
     newcomers: tuple[int, ...] = ()  # clients
     merge_suggestions: tuple[MergeSuggestion, ...] = ()  # newcomers by their number as clients
     merge_unit: str = "°"  # of their distances
@@ -87,9 +88,9 @@ class SignatureFederation:
     clients: Clients
     clustering: ClientClustering
     answer: str  # in one sentence
+    reasons: str  # the evidence in words
     diagnosis: Diagnosis
     explanations: tuple[Explanation, ...]  # of pairs of clusters
-    history: str = ""  # who came and left since it was clustered
     placements: tuple[str, ...] = ()  # of newcomers, in words
     cautions: tuple[str, ...] = ()  # about newcomers and clients that drifted
 

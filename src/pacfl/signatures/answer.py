@@ -33,7 +33,9 @@ def answer(federation: "Federation") -> str:
         *others, last = (some_of(names, MOST_NAMES) for names in groups)
         listed = f": {'; '.join(others)} and {last}" if len(others) > 1 else f": {others[0]} and {last}"
     else:
-        listed = f" of {min(map(len, groups))} to {max(map(len, groups))} clients"
+        fewest, most = min(map(len, groups)), max(map(len, groups))
+        many = f"{fewest} to {most} clients" if fewest < most else f"{most} client{'' if most == 1 else 's'} each"
+        listed = f" of {many}"
     return f"{number} groups{listed}, {_apart(federation, len(groups))}.{none}"
 
 

@@ -129,11 +129,6 @@ class Federation:
         adjusted = self.clustering.reference_scale is not None
         return "degrees, adjusted to the noise of a typical client" if adjusted else "degrees"
 
-    def kind(self) -> str:
-        """Which angles were compared."""
-        classes = self.clustering.classes is not None
-        return "angle between the same classes" if classes else f"{self.clustering.measure} angle"
-
     def summary(self) -> dict[str, Any]:
         """The contents of clusters.json."""
         return {

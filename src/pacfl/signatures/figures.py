@@ -11,6 +11,7 @@ from scipy.cluster.hierarchy import leaves_list
 
 from pacfl.errors import library
 from pacfl.files import replaced
+from pacfl.subspace.compared import Compared, compared
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,25 +58,30 @@ def plots(federation: "Federation") -> dict[Plot, tuple[tuple[float, float], Cal
 
 
 def _draw_dendrogram(federation: "Federation", axes: "Axes") -> None:
-    clustering = federation.clustering
+    clustering, shown = federation.clustering, _compared(federation)
     labels = _names(federation) if len(federation.names) <= MOST_NAMES else None
     draw_dendrogram(
-        clustering.merges(),
+        shown.merges,
         ax=axes,
         labels=labels,
         no_labels=labels is None,
-        color_threshold=clustering.threshold,
+        color_threshold=shown.threshold,
         above_threshold_color="0.6",
         truncate_mode="lastp" if len(federation.names) > MOST_LEAVES else None,
         p=MOST_LEAVES,
         leaf_rotation=90,
     )
-    axes.axhline(clustering.threshold, color="black", linestyle="--", linewidth=0.8)
-    axes.set_ylabel(f"{federation.kind()} ({federation.unit()})")
+    axes.axhline(shown.threshold, color="black", linestyle="--", linewidth=0.8)
+    axes.set_ylabel(shown.scale)
     n_clusters = len(clustering.numbers)
     left = int((clustering.labels < 0).sum())
     none = f", {left} client{'s'[: left != 1]} in none" if left else ""
-    axes.set_title(f"{n_clusters} cluster{'s'[: n_clusters != 1]} at {clustering.threshold:.3g} degrees{none}")
+    unit = "times the noise" if shown.in_noise else "degrees"
+    axes.set_title(f"{n_clusters} cluster{'s'[: n_clusters != 1]} at {shown.threshold:.3g} {unit}{none}")
+
+
+def _compared(federation: "Federation") -> Compared:
+    return compared(federation.clustering, [one.table for one in federation.descriptions])
 
 
 def _names(federation: "Federation") -> list[str]:
@@ -86,10 +92,9 @@ def _names(federation: "Federation") -> list[str]:
 
 
 def _draw_heatmap(federation: "Federation", axes: "Axes") -> None:
-    clustering = federation.clustering
-    order = np.lexsort([np.argsort(leaves_list(clustering.merges())), clustering.labels])
-    angles = clustering.proximity if clustering.classes is None else clustering.distances()
-    image = axes.imshow(angles[np.ix_(order, order)], cmap="viridis", interpolation="nearest")
+    clustering, shown = federation.clustering, _compared(federation)
+    order = np.lexsort([np.argsort(leaves_list(shown.merges)), clustering.labels])
+    image = axes.imshow(shown.distances[np.ix_(order, order)], cmap="viridis", interpolation="nearest")
     for boundary in np.flatnonzero(np.diff(clustering.labels[order])) + 0.5:
         axes.axhline(boundary, color="white", linewidth=0.8)
         axes.axvline(boundary, color="white", linewidth=0.8)
@@ -97,8 +102,8 @@ def _draw_heatmap(federation: "Federation", axes: "Axes") -> None:
         names = _names(federation)
         axes.set_xticks(range(len(order)), [names[i] for i in order], rotation=90, fontsize=7)
         axes.set_yticks(range(len(order)), [names[i] for i in order], fontsize=7)
-    axes.figure.colorbar(image, ax=axes, label=f"{federation.kind()} (degrees)")
-    axes.set_title("Angles between clients, by cluster")
+    axes.figure.colorbar(image, ax=axes, label=shown.what + ("" if shown.in_noise else " (degrees)"))
+    axes.set_title("Clients by cluster")
 
 
 def _save(figure: "Figure", path: Path, kind: Picture) -> Path:

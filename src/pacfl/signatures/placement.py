@@ -177,10 +177,12 @@ class _View:
         clustering, rows = self.clustering, self.members
         square, evidence = self.between(rows[a], rows[b], newcomer)
         _, own = self.between(np.array([newcomer]), rows[b], newcomer)
-        if not evidence or clustering.reference_scale is None or clustering.by_columns:
+        by_classes = self._by_classes(newcomer)
+        cut = clustering if by_classes or clustering.inputs is None else clustering.inputs
+        if not evidence or cut.reference_scale is None or clustering.by_columns:
             return False
-        limit = clustering.threshold / clustering.reference_scale
-        if clustering.classes is not None and self._by_classes(newcomer):
+        limit = cut.threshold / cut.reference_scale
+        if clustering.classes is not None and by_classes:
             by_chance = newcomer_limit(clustering.classes.noise, newcomer, rows[b], ERROR_RATE)
             limit = max(float(clustering.classes.limits[0]), by_chance)
         return bool(1 + max(square - 1, 0.0) * own / evidence <= limit**2)

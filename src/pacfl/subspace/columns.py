@@ -249,6 +249,17 @@ def column_scores(a: ColumnAngles, b: ColumnAngles) -> Array:
     return _scores(n, m, a.means[one], b.means[other], a.variances[one], b.variances[other])
 
 
+def largest_scores(clients: Sequence[ColumnAngles]) -> Array:
+    """Of each two clients, how far the column that differs most is apart: (n, n), NaN where no class is common."""
+    largest = np.full((len(clients), len(clients)), np.nan)
+    for _, rows, counts, means, variances in _of_classes(clients):
+        at = np.ix_(rows, rows)
+        for _, scores in _scores_of_pairs(counts, means, variances):
+            largest[at] = np.fmax(largest[at], scores)
+    np.fill_diagonal(largest, 0.0)
+    return largest
+
+
 def largest_column_differences(a: ColumnAngles, b: ColumnAngles) -> list[ColumnDifference]:
     """Of every column the largest difference, largest first."""
     common, scores = sorted(set(a.names) & set(b.names)), column_scores(a, b)

@@ -87,14 +87,17 @@ function placeOf(clustered, client) {
   return clustered.places.get(client);
 }
 
-const UNKNOWN = 65535; // in place of an angle: the two share no class
+const UNKNOWN = 65535; // in place of a distance: the two share no class
+
+// Angles in degrees, or differences in units of noise.
+const withUnit = ({ inNoise }, value, digits) => value.toFixed(digits) + (inNoise ? " × noise" : "°");
 const notPlaced = (clustered, place) => unpack(clustered.labels)[unpack(clustered.order)[place]] < 0;
 
-// Degrees between two places, NaN if unknown; the mean of a block where there are more clients than cells.
-function angle(clustered, a, b) {
+// How far two places are apart, NaN if unknown; the mean of a block where there are more clients than cells.
+function distance(clustered, a, b) {
   const side = clustered.heat.shape[0];
   const n = clustered.walls.length + 1;
   const cell = (place) => Math.min(side - 1, Math.floor(((place + 0.5) * side) / n));
   const step = unpack(clustered.heat)[cell(a) * side + cell(b)];
-  return step === UNKNOWN ? NaN : step * clustered.degreesPerStep;
+  return step === UNKNOWN ? NaN : step * clustered.perStep;
 }

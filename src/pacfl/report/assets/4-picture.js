@@ -45,7 +45,7 @@ function layout(clustered, width) {
   const size = Math.max(120, Math.min(width - left - right, n > MANY ? 1060 : 760));
   const font = Math.max(LABEL[0], Math.min(LABEL[1], Math.floor(size / n) - 1));
   const highest = 1.04 * Math.max(clustered.threshold, ...clustered.tops);
-  const strips = top + tree + 4;
+  const strips = top + tree + 10; // below the zero of the axis
   const flags = strips + 3 * (STRIP + 3) + 6;
   const heat = flags + label;
   const x = (place) => left + ((place + 0.5) * size) / n;
@@ -130,7 +130,7 @@ function drawClusters(box) {
       preserveAspectRatio: "none",
       style: "image-rendering: pixelated",
     }),
-    ...axis(at),
+    ...axis(clustered, at),
     ...fixedStrips(clustered, at),
     ...clientLabels(at),
     ...scaleBar(clustered, at),
@@ -147,7 +147,7 @@ function drawClusters(box) {
   recut();
 }
 
-function axis(at) {
+function axis({ inNoise }, at) {
   const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200].find((s) => at.highest / s <= 6) ?? 500;
   const ticks = Array.from({ length: Math.floor(at.highest / step) + 1 }, (_, i) => i * step);
   return ticks.map((tick) =>
@@ -162,19 +162,16 @@ function axis(at) {
         stroke: "currentColor",
         "stroke-opacity": 0.12,
       }),
-      drawn("text", { x: at.left - 7, y: at.y(tick) + 4, "text-anchor": "end" }, `${+tick.toFixed(2)}°`),
+      drawn("text", { x: at.left - 7, y: at.y(tick) + 4, "text-anchor": "end" }, `${+tick.toFixed(2)}${inNoise ? " ×" : "°"}`),
     ),
   );
 }
 
 // The threshold, the noise scale of a typical client, and the highest merge that chance alone explains.
 function marks(clustered, at) {
-  const noiseScale = clustered.evidence.floor,
-    limits = clustered.evidence.null_limits ?? [];
   const lines = [[clustered.threshold, "β chosen", "6 3"]];
-  const rescaled = clustered.referenceScale != null && noiseScale != null;
-  if (rescaled) lines.push([noiseScale, "noise scale", "1 3"]);
-  if (rescaled && limits.length) lines.push([noiseScale * limits[0], "chance", "2 3"]);
+  if (clustered.noise != null) lines.push([clustered.noise, "noise scale", "1 3"]);
+  if (clustered.chance != null && clustered.chance !== clustered.threshold) lines.push([clustered.chance, "chance", "2 3"]);
   return lines
     .filter(([height]) => height <= at.highest)
     .map(([height, text, dash], i) =>
@@ -261,16 +258,16 @@ function scaleBar(clustered, at) {
         fill: `rgb(${c.map(Math.round)})`,
       }),
     ),
-    drawn("text", { x: at.left, y: y + 22 }, "0°"),
+    drawn("text", { x: at.left, y: y + 22 }, "0"),
     drawn(
       "text",
       { x: at.left + width, y: y + 22, "text-anchor": "middle" },
-      `${((UNKNOWN - 1) * clustered.degreesPerStep).toFixed(1)}°`,
+      withUnit(clustered, (UNKNOWN - 1) * clustered.perStep, 1),
     ),
     drawn(
       "text",
       { x: at.left, y: y + 36 },
-      `${clustered.angles}, ${kindOfRun()} ${state.run.hash}`,
+      `${clustered.what}, ${kindOfRun()} ${state.run.hash}`,
     ),
   ];
 }

@@ -13,6 +13,7 @@ function recut() {
   byId("count").textContent = k === 1 ? "1 cluster" : `${k} clusters`;
   byId("count").dataset.clusters = k;
   listClusters(clustered, cutNow.clusters);
+  byId("differs").textContent = differing(clustered, cutNow);
   const { live } = boxOf("clusters");
   if (!live) return; // not drawn yet
   colourTree(live, clustered, cutNow);
@@ -21,6 +22,21 @@ function recut() {
   live.line.setAttribute("y1", height);
   live.line.setAttribute("y2", height);
   ring();
+}
+
+// Clusters by classes or columns, newcomers and clients that stayed are not always where a cut puts them.
+function differing(clustered, { clusters, at }) {
+  if (state.beta !== clustered.threshold) return "";
+  const labels = unpack(clustered.labels),
+    order = unpack(clustered.order);
+  const others = Array.from(at).filter((k, place) => labels[order[place]] >= 0 && clusters[k].number !== labels[order[place]]);
+  if (!others.length) return "";
+  const one = others.length === 1,
+    kind = kindOfRun();
+  return (
+    `${one ? "1 client is" : `${others.length} clients are`} in another cluster of the ${kind} than this cut puts ` +
+    `${one ? "it" : "them"} in: the strip ${trained() ? "run" : "stored"} has those of the ${kind}.`
+  );
 }
 
 // Merges within a cluster have its colour; merges above the cut have none.
@@ -71,12 +87,12 @@ function meanAngle(clustered, { start, end }) {
     count = 0;
   for (let a = start; a < end; a += step)
     for (let b = start; b < end; b += step) {
-      const degrees = angle(clustered, a, b);
-      if (a !== b && !Number.isNaN(degrees)) ((sum += degrees), count++);
+      const apart = distance(clustered, a, b);
+      if (a !== b && !Number.isNaN(apart)) ((sum += apart), count++);
     }
   if (!count) return "-";
   const exact = step === 1 && clustered.heat.shape[0] === clustered.walls.length + 1;
-  return `${exact ? "" : "≈ "}${(sum / count).toFixed(1)}°`;
+  return `${exact ? "" : "≈ "}${withUnit(clustered, sum / count, 1)}`;
 }
 
 function listClusters(clustered, clusters) {
@@ -130,8 +146,8 @@ function listen(root, clustered, at) {
     if (column === null) return tip(event, "");
     if (row === null) return tip(event, y < at.heat ? describe(clustered, column) : "");
     const block = clustered.heat.shape[0] < at.n ? " (mean of neighbours here)" : "",
-      degrees = angle(clustered, row, column),
-      apart = Number.isNaN(degrees) ? "no class in common" : `${degrees.toFixed(2)}° apart${block}`;
+      value = distance(clustered, row, column),
+      apart = Number.isNaN(value) ? "no class in common" : `${withUnit(clustered, value, 2)} apart${block}`;
     tip(
       event,
       row === column
@@ -168,18 +184,17 @@ function showEvidence() {
   const clustered = clustering(),
     evidence = clustered.evidence,
     run = state.run.hash;
-  byId("reasons").textContent = evidence.reasons ?? "";
+  byId("reasons").textContent = experiment().reasons ?? evidence.reasons ?? "";
+  byId("beta-unit").textContent = clustered.inNoise ? "× noise" : "degrees";
+  byId("near-unit").textContent = clustered.inNoise ? "× noise" : "degrees";
   const facts = [
-    ["β chosen", `${clustered.threshold.toFixed(3)}°`],
+    ["β chosen", withUnit(clustered, clustered.threshold, 3)],
     ["linkage", clustered.linkage],
   ];
   if (evidence.floor != null)
     facts.push(["noise scale: angle between two samples of one client", `${evidence.floor.toFixed(3)}°`]);
-  if (evidence.null_limits)
-    facts.push([
-      "chance: homogeneous clients merge below",
-      `${(evidence.floor * evidence.null_limits[0]).toFixed(3)}°`,
-    ]);
+  if (clustered.chance != null)
+    facts.push(["chance: homogeneous clients merge below", withUnit(clustered, clustered.chance, 3)]);
   if (evidence.separation != null)
     facts.push(["lowest merge above the cut / highest below it", evidence.separation.toFixed(2)]);
   if (evidence.reproducibility != null)
@@ -244,9 +259,9 @@ function clusterTable() {
   });
 }
 
-const degreesOf = (clustered, cell) => {
+const valueOf = (clustered, cell) => {
   const step = unpack(clustered.heat)[cell];
-  return step === UNKNOWN ? null : +(step * clustered.degreesPerStep).toFixed(3);
+  return step === UNKNOWN ? null : +(step * clustered.perStep).toFixed(3);
 };
 
 // As drawn: one cell of the heat map a row.
@@ -261,7 +276,7 @@ function angleTable() {
         side === n ? { client: clientAt(clustered, a), other: clientAt(clustered, b) } : { block: a, other_block: b };
       rows.push({
         ...pair,
-        degrees: degreesOf(clustered, a * side + b),
+        [clustered.inNoise ? "times_noise" : "degrees"]: valueOf(clustered, a * side + b),
         run: state.run.hash,
       });
     }

@@ -36,14 +36,14 @@ function showNeighbours(clustered, place) {
     const row = unpack(clustered.order)[place],
       [, m] = clustered.near.shape;
     const near = unpack(clustered.near),
-      angles = unpack(clustered.nearAngles),
+      distances = unpack(clustered.nearDistances),
       { clusters, at } = clustersAt(clustered, state.beta);
     for (let i = row * m; i < (row + 1) * m; i++) {
-      if (!Number.isFinite(angles[i])) break; // no class in common
+      if (!Number.isFinite(distances[i])) break; // no class in common
       const client = unpack(clustered.clients)[near[i]];
       rows.push([
         nameOf(client),
-        angles[i].toFixed(2),
+        distances[i].toFixed(2),
         clusters[at[placeOf(clustered, client)]].number,
         unpack(clientData().train)[client] || "-",
         trueClusterOf(client),
