@@ -6,9 +6,6 @@ Clients are the ten people of watch.npz, groups are recordings: one exercise wit
 recordings give the clusters that `pacfl cluster --group` reports. Then, many times, one arm is drawn at random for each
 exercise of each person: half of the recordings. These are cut into as many clusters. A cluster is recovered if the same
 people form one.
-
-Half of the recordings are seven, and noise is not known from so few. The automatic choice is made from halves of every
-recording instead, the first and the second, with 14 groups each, and compared with that of all windows.
 """
 
 import argparse
@@ -33,20 +30,6 @@ def halves(exercise: Labels, side: Labels, rng: np.random.Generator) -> NDArray[
     return np.asarray(side == arms[exercise])
 
 
-def automatic(rows: Array, groups: Labels, own: list[Labels], rank: int) -> PACFLClustering:
-    """The clusters that are reported of these windows, by person."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return PACFLClustering(rank=rank).fit([rows[at] for at in own], None, [groups[at] for at in own])
-
-
-def parts_of_recordings(own: Labels, recording: Labels) -> tuple[Labels, Labels]:
-    """Windows of a person in the first and in the second half of each recording."""
-    windows = [own[recording[own] == one] for one in np.unique(recording[own])]
-    first = [one[: len(one) // 2] for one in windows]
-    return np.concatenate(first), np.concatenate([one[len(one) // 2 :] for one in windows])
-
-
 def recovered(whole: Labels, half: Labels) -> tuple[int, int]:
     """How many clusters the half has too, and of how many."""
     sets = [frozenset(np.flatnonzero(whole == k).tolist()) for k in range(int(whole.max()) + 1)]
@@ -66,15 +49,16 @@ def main() -> None:
     exercise, subject, side = (one.astype(np.intp) for one in (exercise, subject, side))
     recording = exercise * 2 + side
     people = np.unique(subject).tolist()
-    print(
-        "| encoder | clusters of people | finding | not judged | recovered, mean | halves that recover all | ARI, mean "
-        "| automatic: first halves | second halves |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| encoder | clusters of people | not judged | recovered, mean | halves that recover all | ARI, mean |")
+    print("|---|---|---|---|---|---|")
     for name in ENCODERS:
         rows = x.reshape(len(x), -1) if name == "none" else encode(name, x).reshape(len(x), -1)
         own = [np.flatnonzero(subject == one) for one in people]
-        fitted = automatic(rows, recording, own, options.rank)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            fitted = PACFLClustering(rank=options.rank).fit(
+                [rows[at] for at in own], None, [recording[at] for at in own]
+            )
         judged = np.flatnonzero(fitted.labels_ >= 0)
         whole, noise = fitted.labels_[judged], fitted.federation_.clustering.noise_scale[judged]
         results = []
@@ -82,21 +66,13 @@ def main() -> None:
             rng = np.random.default_rng([repeat, len(x)])
             chosen = [own[i][halves(exercise[own[i]], side[own[i]], rng)] for i in judged.tolist()]
             angles = proximity([signature(rows[at], options.rank) for at in chosen], fitted.measure_)
-            found = agglomerate_into(rescale_by_noise(angles, noise), int(whole.max()) + 1)
-            results.append((*recovered(whole, found), adjusted_rand_index(whole, found)))
+            again = agglomerate_into(rescale_by_noise(angles, noise), int(whole.max()) + 1)
+            results.append((*recovered(whole, again), adjusted_rand_index(whole, again)))
         shares = np.array([hit / of for hit, of, _ in results])
-        parts = zip(*(parts_of_recordings(at, recording) for at in own), strict=True)
-        again = [_named(automatic(rows, recording, list(part), options.rank).labels_, people) for part in parts]
+        names = [",".join(str(people[judged[i]]) for i in np.flatnonzero(whole == k)) for k in range(whole.max() + 1)]
         ari, left = float(np.mean([index for *_, index in results])), len(people) - len(judged)
         recovery = f"{shares.mean():.0%} | {(shares == 1).mean():.0%}"
-        what = f"{_named(fitted.labels_, people)} | {fitted.evidence_.finding} | {left}"
-        print(f"| {name} | {what} | {recovery} | {ari:.2f} | {' | '.join(again)} |", flush=True)
-
-
-def _named(labels: Labels, people: list[int]) -> str:
-    """The people of each cluster."""
-    clusters = [[str(people[i]) for i in np.flatnonzero(labels == k)] for k in range(int(labels.max()) + 1)]
-    return "; ".join(map(",".join, clusters)) or "-"
+        print(f"| {name} | {'; '.join(names)} | {left} | {recovery} | {ari:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

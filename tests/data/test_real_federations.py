@@ -73,7 +73,7 @@ def test_vowels_of_speakers_from_a_debian_package(tmp_path: Path) -> None:
     write_deb(tmp_path / "r-cran-mlbench_2.1-3_amd64.deb", {"./usr/lib/R/site-library/mlbench/data/Vowel.rda": file})
     dataset = load_dataset("vowels", tmp_path)
     assert names(dataset) == ("speaker 00", "speaker 01")
-    assert dataset.x_train.shape == (16, 10)  # nine columns and a constant one
+    assert dataset.x_train.shape == (16, 9)
     assert np.bincount(dataset.y_test).tolist() == [4, 4]  # the last two of six frames, of two vowels and speakers
 
 

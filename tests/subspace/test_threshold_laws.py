@@ -12,14 +12,12 @@ from pacfl.subspace import (
     Linkage,
     adjusted_rand_index,
     agglomerate,
-    agglomerate_into,
     choose_threshold,
     noise_scale,
     null,
     rescale_by_noise,
     stability,
 )
-from pacfl.subspace.agreement import best_jaccard
 from pacfl.subspace.threshold import ERROR_RATE
 from tests.subspace.federations import Array, Compared, federation
 
@@ -196,57 +194,3 @@ def test_noise_that_is_strong_in_one_direction_splits_nobody(linkage: Linkage) -
         angles = squareform(pdist(rng.standard_normal((30, 41)) * scales))
         halves = [np.sqrt(2 * (rng.standard_normal((32, 41)) ** 2 @ scales**2)) for _ in range(30)]
         assert choose_threshold(angles, halves, linkage).labels.max() == 0
-
-
-DIMENSIONS = 10
-
-
-def two_groups(seed: int, spread: float) -> tuple[Array, list[Array], list[Array]]:
-    """Angles of 5 + 5 clients, their split-half angles, and angles from halves of their samples; noise scale 1.
-
-    The groups are 6 apart; clients of one group differ by `spread` beside noise, each in directions of its own.
-    """
-    rng = np.random.default_rng(seed)
-    true = spread / np.sqrt(2 * DIMENSIONS) * rng.standard_normal((10, DIMENSIONS))
-    true[5:, 0] += 6
-
-    def angles(variance: float) -> Array:
-        return squareform(pdist(true + np.sqrt(variance / (2 * DIMENSIONS)) * rng.standard_normal((10, DIMENSIONS))))
-
-    splits = np.linalg.norm(rng.standard_normal((2, 10, 32, DIMENSIONS)), axis=3) / np.sqrt(DIMENSIONS)
-    return angles(1.0), list(splits[0]), [angles(2.0) for _ in range(30)]
-
-
-@pytest.mark.parametrize(("spread", "finding"), [(0.0, "distinct"), (1.5, "gradual")])
-def test_small_clusters_are_recovered_from_half_of_every_clients_samples(spread: float, finding: str) -> None:
-    """Individual differences draw borders in the groups that halves of the clients reproduce, and half the data not."""
-    angles, own, halves = two_groups(0, spread)
-    choice = choose_threshold(angles, own, signatures=[np.eye(1000, 1)] * 10)
-    assert choice.labels.tolist() == [0] * 5 + [1] * 5
-    assert choice.evidence.finding == finding
-    finest = choice.evidence.cuts[-1]
-    assert finest.reproducibility > 0.85
-    assert finest.recovery is not None
-    assert (finest.recovery > 0.85) == (finding == "distinct")
-    found = [agglomerate_into(half, 2).tolist() == choice.labels.tolist() for half in halves]
-    assert choice.evidence.recovery is not None
-    assert choice.evidence.recovery > 0.85
-    assert np.mean(found) > 0.85
-
-
-def test_recovery_is_what_halves_of_the_samples_show() -> None:
-    """The oracle: the same clients with new noise of twice the variance, cut at the same level in its units."""
-    predicted, shown = [], []
-    for seed in range(4):
-        angles, own, halves = two_groups(seed, 2.0)
-        noise = noise_scale(angles, own)
-        level = 1.7
-        labels = agglomerate(rescale_by_noise(angles, noise, 1.0), level)
-        rng = np.random.default_rng(seed)
-        energies = null.noise_energies(angles, own)
-        of_halves = float(np.sqrt((level**2 + 1) / 2))
-        predicted.append(stability.recovery(angles, noise, energies, None, labels, of_halves, "average", rng))
-        cuts = [agglomerate(half / np.sqrt(2), of_halves) for half in halves]
-        shown.append(np.mean([best_jaccard(labels, cut, int(labels.max()) + 1) for cut in cuts], axis=0).min())
-    assert abs(np.mean(predicted) - np.mean(shown)) < 0.12
-    assert stability.recovery(angles, noise, energies, None, labels, level, "ward", rng) is None

@@ -9,7 +9,7 @@ Clients whose noise is as large as a difference could be are not compared: they 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -36,7 +36,7 @@ from pacfl.subspace.noise_scale import (
 )
 from pacfl.subspace.null import noise_energies, null_limits, size_classes
 from pacfl.subspace.proximity import Measure, Signatures
-from pacfl.subspace.stability import FEWEST, recovery, reproducibility
+from pacfl.subspace.stability import FEWEST, reproducibility
 
 Array = NDArray[np.float64]
 Finding = Literal["homogeneous", "distinct", "gradual", "undetermined"]
@@ -53,7 +53,6 @@ class Cut:
     n_clusters: int
     height: float | None  # of the lowest merge that is undone, in units of noise; None if none is
     reproducibility: float  # of its least stable cluster in random halves of the clients, 0 to 1
-    recovery: float | None = None  # of its least stable small cluster from half of all samples; None: not measured
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,6 @@ class Evidence:
     random_angle: float | None = None  # degrees between signatures with nothing in common; None if not known
     smallest_difference: float | None = None  # degrees: what a single client must differ by to be separated
     columns: Mapping[str, Any] | None = None  # of tables: what separates clients beside the rest; None: not compared
-    recovery: float | None = None  # of small clusters from half of every client's samples; None: not measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,18 +181,8 @@ def choose(
     def distances(clients: NDArray[np.intp]) -> Array:
         return rescale_by_noise(square[np.ix_(clients, clients)], noise[clients], reference, farthest)
 
-    energies = noise_energies(square, [own[i] for i in compared])
-
-    halves = tree.copy()  # differences of halves of the samples are the same beside noise, whose variance is twice
-    halves[:, 2] = np.sqrt(((tree[:, 2] / reference) ** 2 + 1) / 2)
-
-    def recovered(n_clusters: int) -> float | None:
-        labels = cut(tree, _level(tree, n_clusters, limits * reference))
-        level = _level(halves, n_clusters, np.array([np.inf]))  # the middle of the gap
-        return recovery(square, noise, energies, farthest, labels, level, linkage, rng)
-
     cuts = _cuts(distances, tree, limits, reference, linkage, rng)
-    cuts, chosen = _finest_reproducible(cuts, recovered if known.any() else lambda _: None)
+    chosen = _finest_reproducible(cuts)
     threshold = _level(tree, chosen.n_clusters, limits * reference)
     done, undone = _around(tree, chosen.n_clusters)
     finding = _finding(cuts, chosen)
@@ -227,7 +215,6 @@ def choose(
         not_judged=not_judged,
         random_angle=farthest,
         smallest_difference=float(limits[0]) * reference,
-        recovery=chosen.recovery,
     )
     return Choice(threshold, labels, evidence)
 
@@ -254,27 +241,9 @@ def _cuts(
     return cuts or [Cut(1, None, 1.0)]
 
 
-def _finest_reproducible(cuts: list[Cut], recovered: Callable[[int], float | None]) -> tuple[list[Cut], Cut]:
-    """The finest cut that halves of the clients reproduce, and halves of their samples; else what they do best.
-
-    Recovery is measured from the finest cut on, until one is recovered.
-    """
-    if cuts[-1].n_clusters == 1:
-        return cuts, cuts[-1]
-    most = max(c.reproducibility for c in cuts)
-    measured = list(cuts)
-    candidates = []
-    for i in reversed(range(len(cuts))):
-        if cuts[i].reproducibility >= min(REPRODUCIBLE, most):
-            measured[i] = replace(cuts[i], recovery=recovered(cuts[i].n_clusters))
-            candidates.append(measured[i])
-            if _is_recovered(measured[i]):
-                break
-    return measured, max(candidates, key=lambda c: min(1.0 if c.recovery is None else c.recovery, REPRODUCIBLE))
-
-
-def _is_recovered(chosen: Cut) -> bool:
-    return chosen.recovery is None or chosen.recovery >= REPRODUCIBLE
+def _finest_reproducible(cuts: list[Cut]) -> Cut:
+    stable = [c for c in cuts if c.reproducibility >= REPRODUCIBLE]
+    return stable[-1] if stable else max(cuts, key=lambda c: c.reproducibility)
 
 
 def _level(tree: Array, n_clusters: int, limits: Array) -> float:
@@ -295,8 +264,7 @@ def _around(tree: Array, n_clusters: int) -> tuple[float | None, float | None]:
 def _finding(cuts: list[Cut], chosen: Cut) -> Finding:
     if chosen.n_clusters == 1:
         return "homogeneous"
-    stable = chosen.reproducibility >= REPRODUCIBLE and _is_recovered(chosen)
-    return "distinct" if chosen is cuts[-1] and stable else "gradual"
+    return "distinct" if chosen is cuts[-1] and chosen.reproducibility >= REPRODUCIBLE else "gradual"
 
 
 def _left(not_judged: int) -> str:
@@ -334,19 +302,10 @@ def _reasons(
     reproduced = f", and random halves of the clients reproduce each of them {overlap}"
     if n < FEWEST:
         reproduced = "" if n < 4 else f"; {n} clients are too few to see whether halves of them give the same"
-    if chosen.recovery is not None:
-        borders = "" if _is_recovered(chosen) else ": do not rely on their borders"
-        reproduced += (
-            f". Half of every client's samples would recover clusters of fewer than {FEWEST} clients with a mean "
-            f"overlap of {chosen.recovery:.0%} or more{borders}"
-        )
     if finding == "distinct":
         return f"{apart}{reproduced}.{claim}"
-    finer = (
-        ""
-        if chosen is cuts[-1]
-        else f" Differences are gradual down to {cuts[-1].n_clusters} clusters, but finer cuts are not reproducible."
-    )
     return (
-        f"{apart}{reproduced}.{finer} Angles do not say how many clusters learn best here: compare with fewer.{claim}"
+        f"{apart}{reproduced}. Differences are gradual down to {cuts[-1].n_clusters} clusters, "
+        "but finer cuts are not reproducible. Angles do not say how many clusters learn best here: "
+        f"compare with fewer.{claim}"
     )
