@@ -181,6 +181,25 @@ def test_exports_of_two_days_are_joined(digits: Item, tmp_path: Path) -> None:
     assert merged(both, second) == both
 
 
+def test_what_was_exported_is_not_tuned_or_run_again_where_its_runs_are_not(digits: Item, tmp_path: Path) -> None:
+    wanted = request(tmp_path, only=("fedavg",), tune=True)
+    first = run_item(digits, wanted)
+    elsewhere = replace(wanted, runs=tmp_path / "other", exported=first, n_seeds=2)
+    second = run_item(digits, elsewhere)
+    assert [(run["method"], run["seed"]) for run in second["runs"]] == [("fedavg", 1)]
+    assert len(list(elsewhere.runs.iterdir())) == 1  # no trials
+    assert second["tuning"] == first["tuning"]
+    both = merged(first, second)
+    assert run_item(digits, replace(elsewhere, runs=tmp_path / "third", exported=both))["runs"] == []
+    assert merged(both, run_item(digits, replace(elsewhere, exported=both))) == both
+
+
+def test_a_column_and_seed_of_which_a_run_is_missing_is_run_again(digits: Item, tmp_path: Path) -> None:
+    first = run_item(digits, request(tmp_path, only=("fedavg",)))
+    second = run_item(digits, request(tmp_path, only=("fedavg", "fedprox"), exported=first))
+    assert [run["method"] for run in second["runs"]] == ["fedavg", "fedprox"]
+
+
 def test_what_was_not_run_and_what_has_no_data_say_so(digits: Item, tmp_path: Path) -> None:
     made = run_item(digits, request(tmp_path, only=("fedavg",), on=()))
     here, absent = kind_of(digits).tables(digits, made)

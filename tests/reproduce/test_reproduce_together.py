@@ -105,6 +105,14 @@ def test_nothing_is_run_again_and_hashes_are_those_of_the_file(small: Item, made
     assert {run["hash"] for run in made["runs"]} == described
 
 
+def test_columns_that_were_exported_are_not_run_again(small: Item, made: dict[str, Any], tmp_path: Path) -> None:
+    part = {**made, "runs": [run for run in made["runs"] if run["column"] == "domains"]}
+    again = kind_of(small).make(small, Request(scale="paper", runs=tmp_path, run=False, exported=part))
+    assert again["runs"] == []
+    found = kind_of(small).make(small, Request(scale="paper", runs=tmp_path, exported=part))
+    assert {run["column"] for run in found["runs"]} == {"one-domain"}
+
+
 def test_clients_are_compared_one_by_one(made: dict[str, Any]) -> None:
     ours = next(run for run in made["runs"] if name_of(run["algorithm"]) == OURS)
     assert ours["pacfl_gains"]["owned"]["received"] == [0.0, 0.0]

@@ -36,7 +36,8 @@ def reproduce(
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Show what has been run so far; run nothing.")] = False,
     export: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write the outcome there, without models.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Add the outcome to what is there, which is not run again. No models."),
     ] = None,
     figures: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Draw the pictures there.")] = None,
     page: Annotated[
@@ -59,6 +60,7 @@ def reproduce(
     if page is not None:
         _write_page(page, source or Path("results"), name)
         return
+    exported = None if export is None or name is None else load(export, item(name).name, scale)
     request = Request(
         scale=scale,
         data=data,
@@ -69,6 +71,7 @@ def reproduce(
         n_seeds=seeds,
         tune=scale == "paper" if tune is None else tune,
         run=not show,
+        exported=exported,
         watch=partial(display, quiet=as_json),
     )
     if name is None:
@@ -84,7 +87,8 @@ def reproduce(
         err.print(f"[bold red]error:[/] {escape(str(source))} has no outcome of {wanted.name}", soft_wrap=True)
         raise typer.Exit(1)
     if export is not None:
-        err.print(f"wrote {save(merged(load(export, wanted.name, request.scale), outcome), export)}")
+        outcome = merged(exported, outcome)
+        err.print(f"wrote {save(outcome, export)}")
     _print(wanted, outcome, as_json)
     if figures is not None:
         for path in kind_of(wanted).figures(wanted, outcome, figures):

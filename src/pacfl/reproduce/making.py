@@ -37,6 +37,7 @@ class Request:
     n_seeds: int | None = None
     tune: bool = False
     run: bool = True  # False: show only what has ended
+    exported: Outcome | None = None  # an earlier outcome: a column and seed that it has in full is not run again
     watch: Watch = no_display
 
 
@@ -60,6 +61,7 @@ def run_item(item: Item, request: Request) -> Outcome:
         found = column_plan(item, column, request)
         planned += found.ready
         tuning += found.tuning
+    planned = not_exported(planned, request)
     planned.sort(key=lambda one: one.run.seed)  # one seed of everything before the next of anything
     _run_missing([one.run for one in planned], request)
     return outcome(item, request.scale, lacking, planned, tuning, request.runs)
@@ -73,17 +75,32 @@ def asked_columns(item: Item, request: Request) -> list[str]:
     return [column for column in item.columns if not request.on or column in request.on]
 
 
+def not_exported(planned: Sequence[Planned], request: Request) -> list[Planned]:
+    """The runs of columns and seeds of which some run is not in the earlier outcome: they are compared together."""
+    have = {run["hash"] for run in (request.exported or {}).get("runs", ())}
+    lacking = {(one.column, one.run.seed) for one in planned if one.run.hash not in have}
+    return [one for one in planned if (one.column, one.run.seed) in lacking]
+
+
 def column_plan(item: Item, column: str, request: Request) -> ColumnPlan:
     """The runs of a column; if it is tuned, after its trials."""
     planned = plan(item, column, request.scale, request.only, request.n_seeds)
     spec = item.tuned(column, request.scale) if request.tune else None
-    tried = trials(planned, spec) if spec is not None else []
+    known = [] if spec is None else _exported_tuning(column, request)
+    untuned = [one for one in planned if one.tuned_as not in {own["method"] for own in known}]
+    tried = trials(untuned, spec) if spec is not None else []
     _run_missing([trial.run for trial in tried], request)
-    settled = chosen(_settled(tried, request.runs), request.runs)
+    settled = [*known, *chosen(_settled(tried, request.runs), request.runs)]
     by_method = {one["method"]: one["chosen"] for one in settled}
     ready = [with_chosen(one, by_method) for one in planned if spec is None or one.tuned_as in by_method]
     waiting = [one for one in planned if spec is not None and one.tuned_as not in by_method]
     return ColumnPlan(ready, waiting, tried, [{"column": column, **one} for one in settled])
+
+
+def _exported_tuning(column: str, request: Request) -> list[dict[str, Any]]:
+    """What the earlier outcome has of the trials of a column."""
+    tuning = (request.exported or {}).get("tuning", ())
+    return [{key: value for key, value in one.items() if key != "column"} for one in tuning if one["column"] == column]
 
 
 def _settled(tried: Sequence[Trial], runs: Path) -> list[Trial]:

@@ -19,7 +19,7 @@ from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import PAPERS_PACFL
 from pacfl.experiment.tested_on import on_test
 from pacfl.reproduce.items import Item, missing
-from pacfl.reproduce.making import Request, asked_columns
+from pacfl.reproduce.making import Request, asked_columns, not_exported
 from pacfl.reproduce.missing_runs import run_missing, stored_result
 from pacfl.reproduce.outcome import DIGITS, Outcome, outcome
 from pacfl.reproduce.planning import Planned, plan
@@ -46,7 +46,8 @@ def make(item: Item, request: Request) -> Outcome:
     lacking = missing(item, request.scale, request.data)
     columns = [column for column in asked_columns(item, request) if column not in lacking]
     of_columns = [plan(item, column, request.scale, request.only, request.n_seeds) for column in columns]
-    planned = sorted((one for own in of_columns for one in own), key=lambda one: one.run.seed)
+    planned = not_exported([one for own in of_columns for one in own], request)
+    planned.sort(key=lambda one: one.run.seed)
     if request.run:
         for cell in cells(planned):
             train(cell, request)
