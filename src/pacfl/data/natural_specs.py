@@ -5,6 +5,7 @@ from typing import Final
 
 from pacfl.data.readers import (
     collected,
+    emoji,
     flights,
     heart,
     motes,
@@ -123,5 +124,14 @@ NATURAL: Final = (
         kind="text",
         clients="72 roles",
         licence="MIT; texts of Project Gutenberg",
+    ),
+    DatasetSpec(
+        "emoji",
+        "emoji: in which of Unicode's nine groups? 32x32 colour",
+        9,
+        (_format("npm package", emoji.FILES, emoji.collected),),
+        otherwise=f"{IN_FOLDER}npm pack emoji-datasource",
+        clients="4 vendors",
+        licence="Google: Apache-2.0; Twitter: CC BY 4.0; Apple, Facebook: not free",
     ),
 )

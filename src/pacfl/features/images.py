@@ -153,7 +153,7 @@ def _pixels(file: Path, how: "Reading") -> Array:
             if math.prod(image.size) > MOST_PIXELS:
                 raise DataError(f"{file}: is {image.width}x{image.height}, at most {MOST_PIXELS:,} pixels are read")
             ImageOps.exif_transpose(image, in_place=True)
-            shown = _on_white(_of_8_bits(file, image)).convert("L" if how.grey else "RGB")
+            shown = on_white(_of_8_bits(file, image)).convert("L" if how.grey else "RGB")
             return np.asarray(shown.resize(how.resize) if how.resize else shown)
     except DataError:
         raise
@@ -172,7 +172,7 @@ def _of_8_bits(file: Path, image: "Image") -> "Image":
     return image
 
 
-def _on_white(image: "Image") -> "Image":
+def on_white(image: "Image") -> "Image":
     """What is transparent lets white through. Pillow would show the colour under it, often black."""
     from PIL import Image
 

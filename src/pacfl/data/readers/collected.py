@@ -23,11 +23,11 @@ Columns = Mapping[str, NDArray[Any]]  # name -> (n,) numbers, NaN where missing,
 class Collected:
     """Samples with their targets and clients, and which are for testing.
 
-    x: the columns of a table, or (n, steps, channels) of signals, or what computes (n, features) of text.
+    x: the columns of a table, or (n, steps, channels) of signals, or what computes features of text, or pixels.
     groups: (n,) of samples that depend on each other; all of a group are for training, or all for testing.
     """
 
-    x: Columns | NDArray[Any] | Callable[[], NDArray[np.float32]]
+    x: Columns | NDArray[Any] | Callable[[], NDArray[Any]]
     y: NDArray[Any]
     client: NDArray[Any]
     test: Flags
