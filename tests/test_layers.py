@@ -18,6 +18,7 @@ LAYERS = (
     "plugins",
     "subspace",
     "privacy",
+    "secure",  # cryptography of sums: bytes and arrays
     "features",
     "signatures",
     "data",

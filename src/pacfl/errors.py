@@ -61,6 +61,10 @@ class InvalidReplyError(PacflError, ValueError):
     """A reply that does not count, and why."""
 
 
+class SecureAggregationError(PacflError, RuntimeError):
+    """A request that a client refuses in secure aggregation, or a sum that a server cannot have."""
+
+
 _PACKAGES: Final = {"sklearn": "scikit-learn", "PIL": "Pillow", "flwr": "Flower", "ray": "Ray"}
 
 
