@@ -27,7 +27,7 @@ from pacfl.federation.client_side import ClientIndices, Pool, Setup
 from pacfl.federation.local import LocalBackend
 from pacfl.federation.rounds import Backend, rounds
 from pacfl.federation.schedule import Schedule, round_plans
-from pacfl.flower import digits, status
+from pacfl.flower import digits, health
 from pacfl.flower.deploy import layout, loopback
 from pacfl.flower.simulation import simulation
 from pacfl.learning.client_context import LocalTraining, Samples
@@ -96,9 +96,9 @@ def deployed(n_sites: int, n_rounds: int, warm: bool) -> tuple[float, float]:
             list(loopback.up(folder))
             started = time.time()
             where = loopback.federation(folder)
-            while (status.read(where) or {}).get("phase") != "finished":
+            while (health.read(where) or {}).get("phase") != "finished":
                 if time.time() - started > PATIENCE:
-                    raise TimeoutError(f"not finished within {PATIENCE} s: {status.read(where)}")
+                    raise TimeoutError(f"not finished within {PATIENCE} s: {health.read(where)}")
                 time.sleep(0.5)
             ends = [record["at"] for record in RunFolder(where).records()][:n_rounds]
         finally:

@@ -13,7 +13,7 @@ from flwr.app import Context, RecordDict
 
 from pacfl.errors import ModelError
 from pacfl.exporting import formats
-from pacfl.flower import delivery, server, status
+from pacfl.flower import delivery, health, server
 from pacfl.flower.client_registry import fingerprint
 from pacfl.flower.server import federate
 from tests.flower.fake_grid import FakeGrid, client_loader, key_of
@@ -69,7 +69,7 @@ def test_the_files_of_a_site_score_what_the_server_recorded(tmp_path: Path, monk
     """Loaded by torch alone."""
     monkeypatch.setattr(delivery, "FORMATS", ("torch", "safetensors"))
     last = run(Sites(tmp_path, NODES[:2]), tmp_path / "f")[-1]
-    known = (status.read(tmp_path / "f") or {})["clients"]
+    known = (health.read(tmp_path / "f") or {})["clients"]
     for node in NODES[:2]:
         client = next(int(c) for c, one in known.items() if one["fingerprint"] == fingerprint(key_of(node)))
         exported = json.loads((tmp_path / "sites" / str(node) / "models" / "export.json").read_text())
@@ -100,7 +100,7 @@ def test_a_site_that_was_away_gets_its_models_when_it_returns(tmp_path: Path) ->
     assert "delivered" not in training
     assert end["delivered"] == [c for c in range(len(NODES)) if c != AWAY]
     assert (late["delivered"], late["sampled"], list(late["by_client"]["personal"])) == ([AWAY], [], [str(AWAY)])
-    assert (status.read(tmp_path / "f") or {})["phase"] == "finished"
+    assert (health.read(tmp_path / "f") or {})["phase"] == "finished"
 
 
 def test_the_server_does_not_wait_for_ever_and_delivers_when_it_is_started_again(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pacfl.federation.client_side import ClientIndices, Setup
 from pacfl.federation.local import LocalBackend
 from pacfl.federation.rounds import rounds
 from pacfl.federation.schedule import Schedule, round_plans
-from pacfl.flower import client_registry, status
+from pacfl.flower import client_registry, health, status
 from pacfl.flower.backend import FlowerBackend
 from pacfl.flower.message_types import SIGNATURE, TRAIN
 from pacfl.flower.server import federate
@@ -108,7 +108,7 @@ def messages(grid: FakeGrid, kind: str) -> list[tuple[int, int]]:
 def test_all_rounds_run_and_everybody_is_evaluated_at_the_end(tmp_path: Path) -> None:
     grid = FakeGrid(client_loader(lively("pacfl"), tmp_path / "memory"), NODES)
     federate(grid, config(tmp_path / "f"))
-    content = status.read(tmp_path / "f")
+    content = health.read(tmp_path / "f")
     assert content is not None
     assert (content["phase"], content["round"], content["last_error"]) == ("finished", 4, None)
     assert [r["round"] for r in records(tmp_path / "f")] == [1, 2, 3, 4, 5]
@@ -136,7 +136,7 @@ def test_a_server_that_is_killed_resumes_and_ends_with_the_same_result(name: str
     load = client_loader(lively(name), tmp_path / "memory")
     with pytest.raises(GoneError):
         federate(Killed(load, NODES, at=at), config(tmp_path / "killed", name))
-    content = status.read(tmp_path / "killed")
+    content = health.read(tmp_path / "killed")
     assert content is not None
     assert content["phase"] == "failed"
     federate(FakeGrid(load, [n + 100 for n in NODES]), config(tmp_path / "killed", name))
@@ -205,7 +205,7 @@ def test_the_status_counts_rounds_of_training_and_not_an_earlier_final_evaluatio
     federate(FakeGrid(load, NODES), config(tmp_path / "f", "fedavg", rounds=2))
     with pytest.raises(GoneError):
         federate(Killed(load, NODES, at=4), config(tmp_path / "f", "fedavg", rounds=5))
-    content = status.read(tmp_path / "f")  # 0 and 1, the evaluation 2, and 3 are stored; the server was killed in 4
+    content = health.read(tmp_path / "f")  # 0 and 1, the evaluation 2, and 3 are stored; the server was killed in 4
     assert content is not None
     assert (content["round"], content["rounds"]) == (3, 5)
 
@@ -219,7 +219,7 @@ def test_a_finished_federation_without_more_rounds_does_nothing(rounds: int, tmp
     federate(again, config(tmp_path / "f", "fedavg", rounds=rounds))
     assert again.sent == []
     assert records(tmp_path / "f") == ended
-    content = status.read(tmp_path / "f")
+    content = health.read(tmp_path / "f")
     assert content is not None
     assert (content["phase"], content["round"]) == ("finished", rounds)
 
@@ -362,8 +362,10 @@ def test_the_status_names_another_metric_than_accuracy(tmp_path: Path) -> None:
     registry = client_registry.ClientRegistry({})
     backend = FlowerBackend(FakeGrid(None, []), lively("fedavg"), model(), "f")
     file = status.StatusFile(tmp_path, 3, registry, backend, {}, metric="mae")
-    file.round_finished(0, {}, {"metric": "mae", "mae": {"received": {"mean": 2.5}}, "clusters": 1, "sampled": [0]})
-    content = status.read(tmp_path)
+    file.round_finished(
+        0, {}, {"metric": "mae", "mae": {"received": {"mean": 2.5}}, "clusters": 1, "sampled": [0], "cluster_of": {}}
+    )
+    content = health.read(tmp_path)
     assert content is not None
     assert (content["metric"], content["mae"]) == ("mae", 2.5)
     assert "accuracy" not in content

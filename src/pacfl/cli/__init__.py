@@ -18,6 +18,7 @@ from pacfl.cli import (  # noqa: F401 - they add their commands
     reproduce,
     schema,
     signatures,
+    status,
     table,
 )
 from pacfl.cli.console import app, err, out

@@ -50,6 +50,7 @@ class FlowerBackend:
     safe: int | None = None  # rounds before this one will not be asked for again; None: before the current one
     reply_failures: list[ReplyFailure] = field(default_factory=list)
     piggybacked: dict[ClientId, dict[str, Score]] = field(default_factory=dict)  # scores in the last uploads
+    silent: set[ClientId] = field(default_factory=set)  # whose reply to the last training did not come in time
     answered: set[ClientId] = field(default_factory=set)  # who replied to the last evaluation
     delivered: set[ClientId] = field(default_factory=set)  # and who of them has stored its models
 
@@ -62,7 +63,7 @@ class FlowerBackend:
             self.algorithm.check_profile(self.model, profile)
             return profile
 
-        return self._read(t, self._query(SIGNATURE, t, {c: {} for c in clients}, {}, largest), read)
+        return self._read(t, self._query(SIGNATURE, t, {c: {} for c in clients}, {}, largest)[0], read)
 
     def refuse(self, t: int, reasons: Mapping[ClientId, str]) -> None:
         """Record why some clients cannot join."""
@@ -73,8 +74,8 @@ class FlowerBackend:
         """Local training. A client whose reply is lost has trained all the same, and its memory has changed."""
         about = {"safe": t if self.safe is None else self.safe, "evaluate": self.evaluate_in_training}
         largest = self._largest_uploads(downloads)
-        replies = self._query(TRAIN, t, downloads, about, max(largest.values(), default=0))
-        self.piggybacked = {}
+        replies, late = self._query(TRAIN, t, downloads, about, max(largest.values(), default=0))
+        self.piggybacked, self.silent = {}, set(late)
 
         def read(client: ClientId, content: RecordDict) -> Upload:
             up = wire.unpack(content, largest[client])
@@ -98,7 +99,7 @@ class FlowerBackend:
                 self.delivered.add(client)
             return wire.scores(content, self.metrics)
 
-        return by_protocol(self._read(t, self._query(EVALUATE, t, downloads, about, 0), read))
+        return by_protocol(self._read(t, self._query(EVALUATE, t, downloads, about, 0)[0], read))
 
     def _largest_uploads(self, downloads: Mapping[ClientId, Message]) -> dict[ClientId, int]:
         """The bytes of each client's upload, at most: the same for downloads of the same shapes."""
@@ -113,8 +114,11 @@ class FlowerBackend:
 
     def _query(
         self, message_type: str, t: int, requests: Mapping[ClientId, Message], about: wire.About, largest: int
-    ) -> dict[ClientId, RecordDict]:
-        """Send each client its request, and wait until all have replied or the deadline has passed."""
+    ) -> tuple[dict[ClientId, RecordDict], list[ClientId]]:
+        """Send each client its request, and wait until all have replied or the deadline has passed.
+
+        The replies, and the clients of which there was none in time.
+        """
         waiting: dict[str, ClientId] = {}
         for client, message in requests.items():
             name = self.name(client)
@@ -133,7 +137,8 @@ class FlowerBackend:
                 replies[client] = reply
         for client in waiting.values():
             self._fail(t, client, f"no reply to {message_type!r} within {self.deadline:g} s")
-        return {c: replies[c] for c in requests if c in replies}  # results must not depend on who was faster
+        # Results must not depend on who was faster
+        return {c: replies[c] for c in requests if c in replies}, list(waiting.values())
 
     def _send(self, message_type: str, t: int, client: ClientId, content: RecordDict) -> str | None:
         if client not in self.nodes:

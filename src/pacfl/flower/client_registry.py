@@ -4,7 +4,7 @@ import hashlib
 import re
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from pacfl.flower.inbox import collect_replies
 from pacfl.flower.message_types import IDENTITY
 
 LONGEST_PAUSE = 8  # rounds
+FIRST_WAIT, LONGEST_WAIT = 10.0, 300.0  # seconds, where a round waits for a client that pauses
+MOST_SILENT = 3  # rounds in a row
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # of a site
 
 
@@ -38,7 +40,9 @@ class ClientRegistry:
     node_of: dict[ClientId, int] = field(default_factory=dict)  # where each client was last
     nodes: dict[ClientId, int] = field(default_factory=dict)  # of the clients that are connected
     failures: dict[ClientId, int] = field(default_factory=dict)  # of joining, in a row
-    pause_until: dict[ClientId, int] = field(default_factory=dict)  # round in which a client may join again
+    silent: dict[ClientId, int] = field(default_factory=dict)  # rounds in a row without a reply until the deadline
+    pause_until: dict[ClientId, int] = field(default_factory=dict)  # round in which a client is asked again
+    ask_again: dict[ClientId, float] = field(default_factory=dict)  # or when, if there is no round without it
 
     def update(self, nodes: Mapping[str, Node]) -> None:
         """Note the connected nodes, by identity. Those that come together get their ids in the order of their names."""
@@ -69,17 +73,44 @@ class ClientRegistry:
         )
 
     def available(self, t: int) -> list[ClientId]:
-        """Connected clients, without those that have just failed to join."""
+        """Connected clients, without those that pause."""
         return sorted(c for c in self.nodes if self.pause_until.get(c, 0) <= t)
 
-    def joined(self, t: int, asked: set[ClientId], admitted: set[ClientId]) -> None:
+    def due(self, t: int) -> list[ClientId]:
+        """Connected clients that pause, but have done so for long enough where rounds wait for them."""
+        now = time.monotonic()
+        return sorted(c for c in self.nodes if self.pause_until.get(c, 0) > t and self.ask_again[c] <= now)
+
+    def away(self) -> list[ClientId]:
+        """Clients that are not connected."""
+        return sorted(set(self.client_of.values()) - self.nodes.keys())
+
+    def joined(self, t: int, asked: Set[ClientId], admitted: Set[ClientId]) -> None:
         """Note who joined. A client that failed pauses, each time longer: it delays everybody."""
         for c in asked & admitted:
             self.failures.pop(c, None)
-            self.pause_until.pop(c, None)
+            self._resume(c)
         for c in asked - admitted:
             self.failures[c] = self.failures.get(c, 0) + 1
-            self.pause_until[c] = t + 1 + min(2 ** (self.failures[c] - 1), LONGEST_PAUSE)
+            self._pause(t, c, self.failures[c])
+
+    def replied(self, t: int, asked: Set[ClientId], silent: Set[ClientId]) -> None:
+        """Note whose reply did not come until the deadline. A client that is silent again and again pauses, too."""
+        for c in asked - silent:
+            if self.silent.pop(c, 0) >= MOST_SILENT:
+                self._resume(c)
+        for c in silent:
+            self.silent[c] = self.silent.get(c, 0) + 1
+            if self.silent[c] >= MOST_SILENT:
+                self._pause(t, c, self.silent[c] - MOST_SILENT + 1)
+
+    def _pause(self, t: int, c: ClientId, times: int) -> None:
+        self.pause_until[c] = t + 1 + min(2 ** (times - 1), LONGEST_PAUSE)
+        self.ask_again[c] = time.monotonic() + min(FIRST_WAIT * 2 ** (times - 1), LONGEST_WAIT)
+
+    def _resume(self, c: ClientId) -> None:
+        self.pause_until.pop(c, None)
+        self.ask_again.pop(c, None)
 
 
 def nodes_by_key(grid: Grid) -> dict[str, Node]:
@@ -133,13 +164,19 @@ def wait_for_clients(
     find_nodes: Callable[[], Mapping[str, Node]],
     t: int,
     minimum: int,
-    waiting: Callable[[], None],
-) -> list[ClientId]:
-    """Clients for round t, once there are enough of them."""
+    waiting: Callable[[int, int], None],
+) -> tuple[list[ClientId], list[ClientId]]:
+    """Clients for round t, once there are enough of them, and those without whom they would be too few.
+
+    The latter have failed before; nobody else has to wait for them longer than they pause.
+    """
     while True:
         registry.update(find_nodes())
         available = registry.available(t)
         if len(available) >= minimum:
-            return available
-        waiting()
+            return available, []
+        due = registry.due(t)
+        if len(available) + len(due) >= minimum:
+            return available, due
+        waiting(minimum, len(available))
         time.sleep(1.0)

@@ -3,7 +3,7 @@
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -22,6 +22,7 @@ from pacfl.federation.message import ClientId
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import RoundPlan
 from pacfl.flower import delivery, settings, status
+from pacfl.flower.attendance import Attendance
 from pacfl.flower.backend import FlowerBackend, by_protocol
 from pacfl.flower.client_registry import ClientRegistry, Node, NodesByPartition, nodes_by_key, wait_for_clients
 from pacfl.flower.site import load_model
@@ -43,8 +44,8 @@ def federate(grid: Grid, context: Context) -> None:
     with _own_folder(folder), _log_to(folder.path / "server.log"):
         try:
             run_federation(grid, deployment, run, folder)
-        except Exception as error:
-            status.failed(folder.path, error)
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            status.ended(folder.path, error)
             raise
 
 
@@ -77,29 +78,32 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
     former = folder.records()
     trained = sum(bool(record["sampled"]) for record in former)
     file = status.StatusFile(
-        folder.path, run.schedule.rounds, registry, backend, dict(state.cluster_of), trained, metrics.primary
+        *(folder.path, run.schedule.rounds, registry, backend, dict(state.cluster_of), trained, metrics.primary),
+        attendance=Attendance.of(former),
     )
     find_nodes = nodes_by_key if deployment.identity == "key" else NodesByPartition()
     schedule = LiveSchedule(folder.path, deployment, run, registry, file, lambda: find_nodes(grid), former)
-    for done in rounds(algorithm, backend, state, schedule.round_plans(), start):
-        recorded = _record(done, backend, metrics)
-        del backend.reply_failures[:-1]  # they are recorded
-        folder.append(recorded)
-        folder.save_checkpoint(
-            {
-                "round": done.t + 1,
-                "run": _settings(run),
-                "task": deployment.task,
-                "federation": backend.federation,
-                "clients": registry.described(),
-                "state": done.state,
-            }
-        )
-        backend.safe = done.t  # should this checkpoint turn out to be damaged, the previous one is used
-        registry.joined(done.t, set(done.plan.joining), set(done.state.cluster_of))
-        schedule.note(recorded, frozenset(backend.answered))
-        file.round_finished(done.t, dict(done.state.cluster_of), recorded)
-    file.finished()
+    with file.beating():
+        for done in rounds(algorithm, backend, state, schedule.round_plans(), start):
+            recorded = _record(done, backend, metrics, registry.away())
+            del backend.reply_failures[:-1]  # they are recorded
+            folder.append(recorded)
+            folder.save_checkpoint(
+                {
+                    "round": done.t + 1,
+                    "run": _settings(run),
+                    "task": deployment.task,
+                    "federation": backend.federation,
+                    "clients": registry.described(),
+                    "state": done.state,
+                }
+            )
+            backend.safe = done.t  # should this checkpoint turn out to be damaged, the previous one is used
+            registry.joined(done.t, set(done.plan.joining), set(done.state.cluster_of))
+            registry.replied(done.t, set(done.plan.sampled), backend.silent)
+            schedule.note(recorded, frozenset(backend.answered))
+            file.round_finished(done.t, dict(done.state.cluster_of), recorded)
+    file.finished(schedule.undelivered)
 
 
 @dataclass(eq=False)
@@ -127,31 +131,48 @@ class LiveSchedule:
         """The remaining rounds of training, one in which all available clients are evaluated, and late deliveries."""
         yield from (RoundPlan() for _ in self.former)
         t = count(len(self.former))
-        had_finished = bool(self.former) and not self.former[-1]["sampled"]
+        had_finished = bool(self.former) and "delivered" in self.former[-1]
         remaining = max(self.run.schedule.rounds - self.status.trained, 0)
         for _ in range(remaining):
             yield from self._requested(t)
-            now = next(t)
-            available, joining = self._wait(now)
+            now, available, joining = yield from self._wait(t)
             yield RoundPlan(joining=joining, sampled=self._sample(now, available))
         if remaining or not had_finished:
-            available, joining = self._wait(next(t))
+            _, available, joining = yield from self._wait(t)
             yield RoundPlan(joining=joining, evaluated=tuple(available), personal=True)
             delivery.requested(self.folder, take=True)  # everybody has just got them
         yield from self._requested(t)
         yield from self._late(t)
 
-    def _wait(self, t: int) -> tuple[list[ClientId], tuple[ClientId, ...]]:
-        """The clients for a round, once there are enough of them, and those of them that are new."""
+    @property
+    def undelivered(self) -> list[ClientId]:
+        """Clients that have not stored the present models."""
+        return sorted(self.status.cluster_of.keys() - self.delivered)
+
+    def _wait(
+        self, rounds: Iterator[int]
+    ) -> Generator[RoundPlan, None, tuple[int, list[ClientId], tuple[ClientId, ...]]]:
+        """The next round, the clients for it once there are enough of them, and those of them that are new.
+
+        Newcomers that have failed to join, and without whom there are too few, are asked to join apart from it: a round
+        of training is not spent on them.
+        """
         minimum = self.deployment.minimum_clients
-        available = wait_for_clients(self.registry, self.find_nodes, t, minimum, self.status.waiting)
+        while True:
+            t = next(rounds)
+            available, due = wait_for_clients(self.registry, self.find_nodes, t, minimum, self.status.waiting)
+            newcomers = tuple(c for c in due if c not in self.status.cluster_of)
+            if not newcomers:
+                break
+            yield RoundPlan(joining=newcomers)
         self.status.running()
-        return available, tuple(c for c in available if c not in self.status.cluster_of)
+        chosen = sorted({*available, *due})
+        return t, chosen, tuple(c for c in chosen if c not in self.status.cluster_of)
 
     def _requested(self, t: Iterator[int]) -> Iterator[RoundPlan]:
         """An evaluation of everybody, which delivers models, if the operator has asked for one."""
         if delivery.requested(self.folder):
-            available, joining = self._wait(next(t))
+            _, available, joining = yield from self._wait(t)
             self.delivered = set()
             yield RoundPlan(joining=joining, evaluated=tuple(available), personal=True)
             delivery.requested(self.folder, take=True)
@@ -159,15 +180,15 @@ class LiveSchedule:
     def _late(self, t: Iterator[int]) -> Iterator[RoundPlan]:
         """Evaluations that deliver models to clients that were away at the end, when they return."""
         end, pause = time.monotonic() + self.deployment.delivery, 1.0
-        while (missing := self.status.cluster_of.keys() - self.delivered) and time.monotonic() < end:
+        while (missing := self.undelivered) and time.monotonic() < end:
             self.registry.update(self.find_nodes())
-            here = tuple(sorted(missing & self.registry.nodes.keys()))
+            here = tuple(c for c in missing if c in self.registry.nodes)
             if here:
                 next(t)
                 yield RoundPlan(evaluated=here, personal=True)
                 if not self.delivered & set(here):
                     pause = min(2 * pause, LONGEST_PAUSE)  # connected, but without a valid reply
-            if self.status.cluster_of.keys() - self.delivered:
+            if self.undelivered:
                 self.status.delivering()
                 time.sleep(min(pause, max(end - time.monotonic(), 0.0)))
 
@@ -196,12 +217,13 @@ def _settings(run: Run) -> dict[str, Any]:
     return content
 
 
-def _record(done: Round, backend: FlowerBackend, metrics: Metrics) -> dict[str, Any]:
+def _record(done: Round, backend: FlowerBackend, metrics: Metrics, away: Sequence[ClientId]) -> dict[str, Any]:
     """The record of a round; scores of the received models come with the uploads."""
     scored = replace(done, scores=done.scores or by_protocol(backend.piggybacked))
     failures = [{"client": x.client, "what": x.what} for x in backend.reply_failures if x.round == done.t]
     delivered = {"delivered": sorted(backend.delivered)} if done.plan.personal else {}
-    return {**record(scored, None, metrics), "at": round(time.time(), 3), "reply_failures": failures, **delivered}
+    recorded = record(scored, None, metrics)
+    return {**recorded, "at": round(time.time(), 3), "reply_failures": failures, "away": list(away), **delivered}
 
 
 @contextmanager

@@ -1,26 +1,28 @@
 """The status of a federation for its operator, in one small file that is replaced atomically."""
 
-import json
 import logging
+import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pacfl.experiment.summary import ACCURACY, scores
 from pacfl.federation.message import ClientId
-from pacfl.files import write_atomically
+from pacfl.flower.attendance import Attendance
 from pacfl.flower.backend import FlowerBackend
 from pacfl.flower.client_registry import ClientRegistry
+from pacfl.flower.health import HEARTBEAT, read, write
 
-FILE: Final = "status.json"
 log = logging.getLogger("pacfl")
+WAITS = ("waiting for clients", "delivering models")  # phases in which nothing moves
 
 
 @dataclass(eq=False)
 class StatusFile:
-    """Writes the status after every event."""
+    """Writes the status after every event, and a sign of life in between."""
 
     folder: Path
     n_rounds: int
@@ -30,10 +32,41 @@ class StatusFile:
     trained: int = 0  # rounds of training; the evaluation of everybody at the end is none
     metric: str = ACCURACY  # the primary one
     score: float | None = None  # its mean over clients, of the models as received
+    attendance: Attendance = field(default_factory=Attendance)
+    _content: dict[str, Any] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def waiting(self) -> None:
-        """There are too few clients."""
-        self._write("waiting for clients")
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Give signs of life until the block is left: without them the server app was killed."""
+        self._write("starting")
+        over = threading.Event()
+        heart = threading.Thread(target=self._beat, args=(over,), daemon=True)
+        heart.start()
+        try:
+            yield
+        finally:
+            over.set()
+            heart.join()
+
+    def _beat(self, over: threading.Event) -> None:
+        while not over.wait(HEARTBEAT):
+            try:
+                with self._lock:
+                    write(self.folder, self._content)
+            except OSError as error:
+                log.warning("the status cannot be written: %s", error)
+
+    def waiting(self, minimum: int, available: int) -> None:
+        """There are too few clients for a round."""
+        away = [self.registry.names[c] for c in self.registry.away()]
+        failed = [c for c in sorted(self.registry.nodes) if c in self.attendance.missed]
+        reasons = [
+            f"{minimum} have to take part, {available} can",
+            *(f"{self.registry.names[c]} failed ({self.attendance.why[c]}), and is asked again" for c in failed),
+            *([f"not connected: {', '.join(away)}"] if away else []),
+        ]
+        self._write("waiting for clients", {"waiting_for": "; ".join(reasons), "failing": bool(failed)})
 
     def running(self) -> None:
         """A round starts."""
@@ -53,46 +86,49 @@ class StatusFile:
         self.score = received["mean"] if received else self.score
         log.info("round %d: done, clusters: %s, %s: %s", t + 1, record["clusters"], self.metric, self.score)
         self.trained += bool(record["sampled"])
+        self.attendance.note(record)
         self._write("running")
 
-    def finished(self) -> None:
+    def finished(self, undelivered: Iterable[ClientId]) -> None:
         """All rounds have run."""
         log.info("finished")
-        self._write("finished")
+        self._write("finished", {"undelivered": [self.backend.name(c) for c in undelivered]})
 
-    def _write(self, phase: str) -> None:
+    def _write(self, phase: str, more: Mapping[str, Any] | None = None) -> None:
         last = self.backend.reply_failures[-1] if self.backend.reply_failures else None
-        clients = {
-            c: {**about, "cluster": self.cluster_of.get(int(c)), "alive": int(c) in self.registry.nodes}
-            for c, about in self.registry.described().items()
+        still = phase in WAITS and self._content.get("phase") == phase
+        content = {
+            "phase": phase,
+            "round": min(self.trained, self.n_rounds),
+            "rounds": self.n_rounds,
+            "deadline": self.backend.deadline,
+            **({} if self.metric == ACCURACY else {"metric": self.metric}),
+            self.metric: self.score,
+            "clients": {c: {**about, **self._of_client(int(c))} for c, about in self.registry.described().items()},
+            "without_update": self.attendance.without_update,
+            "last_error": last and f"round {last.round + 1} client {self.backend.name(last.client)}: {last.what}",
+            **(more or {}),
+            "at": self._content["at"] if still else time.time(),
         }
-        write(
-            self.folder,
-            {
-                "phase": phase,
-                "round": min(self.trained, self.n_rounds),
-                "rounds": self.n_rounds,
-                "deadline": self.backend.deadline,
-                **({} if self.metric == ACCURACY else {"metric": self.metric}),
-                self.metric: self.score,
-                "clients": clients,
-                "last_error": last and f"round {last.round + 1} client {self.backend.name(last.client)}: {last.what}",
-            },
-        )
+        with self._lock:
+            self._content = content
+            write(self.folder, content)
+
+    def _of_client(self, client: ClientId) -> dict[str, Any]:
+        return {
+            "cluster": self.cluster_of.get(client),
+            "alive": client in self.registry.nodes,
+            "missed": self.attendance.missed.get(client, 0),
+            "failure": self.attendance.why.get(client),
+        }
 
 
-def write(folder: Path, content: Mapping[str, Any]) -> None:
-    """Replace the file in one step."""
-    write_atomically(folder / FILE, json.dumps({**content, "at": time.time()}, indent=2).encode() + b"\n")
-
-
-def read(folder: Path) -> dict[str, Any] | None:
-    """The status, or None where there is no federation."""
-    path = folder / FILE
-    return json.loads(path.read_bytes()) if path.exists() else None
-
-
-def failed(folder: Path, error: Exception) -> None:
-    """The server stops because of an error."""
-    log.error("stopped: %s: %s", type(error).__name__, error)
-    write(folder, {**(read(folder) or {}), "phase": "failed", "last_error": f"{type(error).__name__}: {error}"})
+def ended(folder: Path, error: BaseException) -> None:
+    """The server stops because of an error, or because it was asked to."""
+    if isinstance(error, Exception):
+        log.error("stopped: %s: %s", type(error).__name__, error)
+        end = {"phase": "failed", "last_error": f"{type(error).__name__}: {error}"}
+    else:
+        log.warning("stopped before the end of the federation")
+        end = {"phase": "stopped"}
+    write(folder, {**(read(folder) or {}), **end, "at": time.time()})

@@ -14,7 +14,7 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 
 from pacfl.experiment.store import RunFolder
-from pacfl.flower import status
+from pacfl.flower import health
 from pacfl.flower.client_registry import fingerprint
 from pacfl.flower.deploy import keys, layout, loopback, processes
 
@@ -42,7 +42,7 @@ class Loopback:
 
     @property
     def status(self) -> dict[str, Any]:
-        return status.read(loopback.federation(self.folder)) or {"phase": None, "round": -1, "clients": {}}
+        return health.read(loopback.federation(self.folder)) or {"phase": None, "round": -1, "clients": {}}
 
     @property
     def records(self) -> list[dict[str, Any]]:

@@ -42,7 +42,13 @@ def written(folder: Path, **changes: Any) -> Path:
         ({"phase": "finished", "at": 0.0}, 0),
         ({"at": 0.0}, 4),
         ({"phase": "waiting for clients"}, 0),
+        ({"phase": "waiting for clients", "failing": True}, 4),
         ({"phase": "failed"}, 5),
+        ({"phase": "stopped"}, 5),
+        ({"heartbeat": 0.0}, 4),
+        ({"without_update": [1]}, 6),
+        ({"phase": "failed", "without_update": [1]}, 5),
+        ({"phase": "finished", "undelivered": ["lyon"]}, 6),
     ],
 )
 def test_the_exit_code_is_that_of_the_phase(content: dict[str, Any], code: int, tmp_path: Path) -> None:
@@ -51,6 +57,15 @@ def test_the_exit_code_is_that_of_the_phase(content: dict[str, Any], code: int, 
 
 def test_the_exit_code_says_that_there_is_no_federation(tmp_path: Path) -> None:
     assert invoke("status", tmp_path)[0] == 3
+    code, output = invoke("status", tmp_path, "--json")
+    assert (code, json.loads(output)["phase"], len(json.loads(output)["problems"])) == (3, None, 1)
+
+
+def test_problems_are_sentences_for_people_and_programs(tmp_path: Path) -> None:
+    written(tmp_path, without_update=[1])
+    (said,) = json.loads(invoke("status", tmp_path, "--json")[1])["problems"]
+    assert said == "cluster 1 had no update in the last round: no valid reply of lyon"
+    assert f"problem: {said}" in invoke("status", tmp_path)[1]
 
 
 def test_the_status_shows_rounds_clusters_who_is_alive_and_the_last_error(tmp_path: Path) -> None:
@@ -74,10 +89,10 @@ def test_init_writes_a_deployment_whose_processes_are_down(tmp_path: Path) -> No
     assert (code, "2 sites" in output) == (0, True)
     code, output = invoke("deploy", "status", tmp_path / "d", "--json")
     assert code == 3
-    assert json.loads(output) == {
-        "processes": {"server": None, "site-0": None, "site-1": None},
-        "federation": None,
-    }
+    content = json.loads(output)
+    assert content["processes"] == {"server": None, "site-0": None, "site-1": None}
+    assert content["federation"] is None
+    assert "server, site-0, site-1: not running" in content["problems"][0]
 
 
 def test_sites_have_names(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ these are approved with it; a run may override the number of rounds and nothing 
 import difflib
 import hashlib
 import io
-import sys
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -129,8 +128,3 @@ def _visible(text: str) -> str:
 def _write(path: Path, content: bytes) -> None:
     write_atomically(path, content)
     path.chmod(0o600)
-
-
-if __name__ == "__main__":  # APP FOLDER: an error if the app is not approved in the folder
-    if why := refusal(Path(sys.argv[2]).absolute(), build(Path(sys.argv[1]))):
-        sys.exit(why)

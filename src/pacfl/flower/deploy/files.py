@@ -98,7 +98,7 @@ def start_run(address: str) -> str:
     return f"""#!/bin/sh
 # Start the federation, or resume it after its last round. ../app/pyproject.toml has the settings.
 set -eu
-{operator(address)}python -m pacfl.flower.deploy.approval ../app .
+{operator(address)}python -m pacfl.flower.deploy.starting ../app .
 exec flwr run ../app server --format json "$@"
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pacfl.errors import DeployError
-from pacfl.flower import delivery, status
+from pacfl.flower import delivery, health
 from pacfl.flower.deploy import files, layout, processes
 
 SERVER: Final = "server"
@@ -30,7 +30,7 @@ def up(folder: Path) -> Iterator[str]:
             register(folder, name)
             start_site(folder, name)
             yield f"site {name}"
-    if fresh or (status.read(federation(folder)) or {}).get("phase") in (None, "failed"):
+    if fresh or health.run_is_due(federation(folder)):
         yield f"run {begin(folder)}"
 
 
@@ -38,7 +38,7 @@ def deliver(folder: Path) -> str:
     """Ask for a delivery of models; what happens next. On this machine a run that has ended is started again."""
     here = (folder / layout.FILE).exists()
     where = federation(folder) if here else folder
-    known = status.read(where)
+    known = health.read(where)
     if known is None:
         raise DeployError(f"{where}: there is no federation yet; start one first")
     delivery.request(where)
@@ -53,6 +53,18 @@ def down(folder: Path) -> Iterator[str]:
     for name in sorted(processes.running(folder), reverse=True):
         processes.stop(folder, name)
         yield name
+
+
+def state(folder: Path) -> tuple[dict[str, int | None], list[health.Problem]]:
+    """The ids of all processes, and what is wrong with them and with the federation."""
+    running = processes.running(folder)
+    expected = [SERVER, *(site(name) for name in layout.load(folder).sites)]
+    problems = health.problems(federation(folder))
+    down = [name for name in expected if name not in running]
+    if down and (health.read(federation(folder)) or {}).get("phase") != "finished":
+        what = f"{', '.join(down)}: not running; see superlink.log or supernode.log, then 'pacfl deploy up {folder}'"
+        problems.insert(0, health.Problem(what, health.NOT_RUNNING))
+    return {name: running.get(name) for name in expected}, problems
 
 
 def start_server(folder: Path) -> None:
