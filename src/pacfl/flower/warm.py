@@ -17,6 +17,7 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 
 from pacfl.errors import WorkerError
+from pacfl.flower.watching import is_alive, when_ended
 
 LARGEST_HEADER = 2**24
 
@@ -57,21 +58,23 @@ def serve(path: Path, companion: int) -> None:
         os.umask(before)
         listening.listen()
         listening.settimeout(1.0)
-        while _is_alive(companion):
+        while is_alive(companion):
             try:
                 connection, _ = listening.accept()
             except TimeoutError:
                 connection = None
             if connection is not None:
                 with connection:
-                    _reply_in_fork(connection)
+                    _reply_in_fork(connection, companion)
             _reap()
     path.unlink(missing_ok=True)
 
 
-def _reply_in_fork(connection: socket.socket) -> None:
+def _reply_in_fork(connection: socket.socket, companion: int) -> None:
+    """Without its companion nobody wants the reply, and the process that waits for it here would wait for ever."""
     if os.fork():
         return
+    when_ended(companion, lambda: os._exit(1))
     try:
         connection.settimeout(None)
         with connection.makefile("rwb") as stream:
@@ -132,15 +135,6 @@ def _exactly(stream: Any, n: int) -> bytes:
     if len(content) != n:
         raise WorkerError("the worker ended before it had replied")
     return content
-
-
-def _is_alive(pid: int) -> bool:
-    import psutil  # not in processes that only send a request
-
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _reap() -> None:

@@ -129,4 +129,4 @@ def rejected_node(sites: Loopback, kind: str) -> str:
         processes.stop(sites.folder, f"rejected-{kind}")
     text = " ".join(re.sub(r"\x1b\[\d+m", "", log.read_text(errors="replace")).split())
     found = re.search(r"Exit Code: (\d+) (.{0,1000}?)(For more information|Traceback|$)", text)
-    return f"exit code {found[1]}, {found[2].strip()}" if found else text[-300:]
+    return f"Flower's code {found[1]}, {found[2].strip()}" if found else text[-300:]

@@ -12,12 +12,14 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" OPENBLAS_NUM_THREADS="${OPENBLAS_
 """
 
 
-# The executor starts the processes of apps. It signs its requests for tasks, and knows the certificate of whom it asks:
+# The executor starts the processes of apps; who needs it ends with it, and is started again.
+# It signs its requests for tasks, and knows the certificate of whom it asks:
 # no other user of the machine gets a task from here, or gives it one.
 EXECUTOR = """\
 [ -d executor ] || python -m pacfl.flower.deploy.keys executor
 python -m pacfl.flower.deploy.superexec --root-certificates {authority} --runtime-api-address {address} \\
   --superexec-auth-secret-file executor/secret --parent-pid $$ &
+export PACFL_EXECUTOR=$!
 """
 EXECUTED = "--isolation process --superexec-auth-secret-file executor/secret"
 

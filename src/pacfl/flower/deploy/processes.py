@@ -1,6 +1,7 @@
 """Processes of a deployment: they outlive this one, and are found again and stopped by their ids."""
 
 import json
+import os
 import secrets
 import signal
 import subprocess
@@ -21,7 +22,8 @@ SECONDS_TO_STOP: Final = 10.0
 
 
 def start(folder: Path, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
-    """Start a process in a session of its own and record it; its id."""
+    """Start a process in a session of its own and record it; its id. What is left of an earlier one is stopped."""
+    stop(folder, name)
     token = secrets.token_hex(8)
     with log.open("ab") as output:
         log.chmod(0o600)
@@ -44,19 +46,36 @@ def running(folder: Path) -> dict[str, int]:
 
 
 def stop(folder: Path, name: str, how: signal.Signals = signal.SIGTERM) -> None:
-    """Signal a process and its descendants, kill those that have not ended in time, and drop it from the record."""
-    process = _running(folder).get(name)
-    if process is not None:
-        family = [process, *descendants(process.pid)]  # some are in sessions of their own
-        for one in family:
-            with suppress(psutil.NoSuchProcess):
-                one.send_signal(how)
-        _, alive = psutil.wait_procs(family, SECONDS_TO_STOP)
-        for one in alive:
-            with suppress(psutil.NoSuchProcess):
-                one.kill()
-        psutil.wait_procs(alive, SECONDS_TO_STOP)
+    """Signal a process and all that it has started, kill those that do not end in time, and drop it from the record.
+
+    Also if it has ended itself and has left others behind.
+    """
+    recorded = _recorded(folder)
+    if name not in recorded:
+        return
+    family = _family(recorded[name]["token"])
+    for one in family:
+        with suppress(psutil.NoSuchProcess):
+            one.send_signal(how)
+    _, alive = psutil.wait_procs(family, SECONDS_TO_STOP)
+    for one in alive:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
+    psutil.wait_procs(alive, SECONDS_TO_STOP)
     _write(folder, {n: p for n, p in _recorded(folder).items() if n != name})
+
+
+def _family(token: str) -> list[psutil.Process]:
+    """All processes with a token: they inherit it, whoever their parent is now. Some are in sessions of their own."""
+    return [process for process in psutil.process_iter() if _token(process) == token]
+
+
+def _token(process: psutil.Process) -> str | None:
+    try:
+        found: str | None = process.environ().get(TOKEN)
+    except (psutil.Error, OSError):  # it has ended, or is another user's
+        return None
+    return found
 
 
 def descendants(pid: int) -> list[psutil.Process]:
@@ -71,9 +90,11 @@ def descendants(pid: int) -> list[psutil.Process]:
 def _running(folder: Path) -> dict[str, psutil.Process]:
     found = {}
     for name, recorded in _recorded(folder).items():
-        with suppress(psutil.Error):  # it has ended, or its id is another user's now
+        with suppress(ChildProcessError):  # it is a child of this process, and has ended: let it go
+            os.waitpid(recorded["pid"], os.WNOHANG)
+        with suppress(psutil.NoSuchProcess):
             process = psutil.Process(recorded["pid"])
-            if process.environ().get(TOKEN) == recorded["token"]:
+            if _token(process) == recorded["token"]:
                 found[name] = process
     return found
 

@@ -25,7 +25,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pacfl.errors import DeployError
-from pacfl.flower.deploy import files, keys
+from pacfl.flower.deploy import executor, files, keys
 
 LARGEST_REQUEST: Final = 2**24  # bytes
 COLLECT_AFTER: Final = 2**24  # bytes of requests and replies
@@ -156,6 +156,7 @@ def main() -> None:
     token = keys.control_token(home)
     replace(flower, "load_control_authn_plugin", lambda: TokenPlugin(token))
     replace(extensions, "get_middleware", lambda: (Middleware(RequestLimit), Middleware(Guard)))
+    executor.end_with_it()
     gc.freeze()  # imported modules stay, and need not be searched
     flower.flower_superlink()
 

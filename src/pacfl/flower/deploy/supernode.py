@@ -5,6 +5,7 @@ reply that says so to the server, and stored for the operator of the site to loo
 """
 
 import logging
+import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +17,7 @@ from flwr.supercore.fab import Fab
 from flwr.supercore.run import Run
 from flwr.supernode.cli.flower_supernode import flower_supernode
 
-from pacfl.flower.deploy import approval
+from pacfl.flower.deploy import approval, executor
 from pacfl.flower.deploy.superlink import needs_secret, replace
 
 REFUSAL = "the site has not approved this app with these settings; its operator runs: pacfl deploy approve FOLDER"
@@ -58,7 +59,13 @@ def main() -> None:
     replace(flower, "_pull_and_store_message", only_approved(flower._pull_and_store_message, Path.cwd()))
     replace(flower, "_verify_fab", is_approved)
     replace(flower, "FAB_VERIFICATION_ERROR", Error(ErrorCode.INVALID_FAB, REFUSAL))
+    executor.end_with_it()
     flower_supernode()
+    # Flower logs an error of its connection (TLS, a server that forgot the site) and returns, and a thread of it would
+    # hold this process for ever, connected to nobody
+    log.error("the connection to the server ended, see above: stopping, to be started again")
+    logging.shutdown()
+    os._exit(1)
 
 
 if __name__ == "__main__":
