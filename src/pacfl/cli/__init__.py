@@ -18,6 +18,7 @@ from pacfl.cli import (  # noqa: F401 - they add their commands
     reproduce,
     schema,
     signatures,
+    sites,
     status,
     table,
 )

@@ -64,8 +64,9 @@ def _show(status: dict[str, Any] | None, problems: Sequence[health.Problem]) -> 
 def _show_federation(status: dict[str, Any]) -> None:
     clients = status["clients"]
     alive = sum(c["alive"] for c in clients.values())
+    expected = sum(not c.get("removed") for c in clients.values())
     table = Table(
-        title=f"round {status['round']} of {status['rounds']}, {status['phase']}, {alive} of {len(clients)} alive"
+        title=f"round {status['round']} of {status['rounds']}, {status['phase']}, {alive} of {expected} alive"
     )
     for heading in ("client", "cluster", "alive", "missed rounds", "key", "node"):
         table.add_column(heading, overflow="fold")
@@ -73,7 +74,8 @@ def _show_federation(status: dict[str, Any]) -> None:
         cluster = "-" if c["cluster"] is None else str(c["cluster"])
         key, node = escape(c["fingerprint"]), str(c["node"] or "-")
         missed = str(c.get("missed", 0) or "-")
-        table.add_row(escape(c["name"]), cluster, "yes" if c["alive"] else "no", missed, key, node)
+        alive_now = "removed" if c.get("removed") else "yes" if c["alive"] else "no"
+        table.add_row(escape(c["name"]), cluster, alive_now, missed, key, node)
     out.print(table)
     metric = metric_of(status)
     if status.get(metric) is not None:

@@ -6,6 +6,7 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
@@ -13,7 +14,7 @@ from flwr.app import Message as Envelope
 from flwr.serverapp import Grid
 
 from pacfl.federation.message import ClientId
-from pacfl.flower import wire
+from pacfl.flower import site_changes, wire
 from pacfl.flower.inbox import collect_replies
 from pacfl.flower.message_types import IDENTITY
 
@@ -43,9 +44,17 @@ class ClientRegistry:
     silent: dict[ClientId, int] = field(default_factory=dict)  # rounds in a row without a reply until the deadline
     pause_until: dict[ClientId, int] = field(default_factory=dict)  # round in which a client is asked again
     ask_again: dict[ClientId, float] = field(default_factory=dict)  # or when, if there is no round without it
+    server: Path | None = None  # the folder with what the operator has decided about sites
+    removed: set[ClientId] = field(default_factory=set)  # who will not return: nobody waits for them
+    n_removed: int = 0  # with sites that were never connected
 
     def update(self, nodes: Mapping[str, Node]) -> None:
         """Note the connected nodes, by identity. Those that come together get their ids in the order of their names."""
+        changes = site_changes.SiteChanges() if self.server is None else site_changes.read(self.server)
+        for former, key in changes.replaced:
+            if former in self.client_of and key not in self.client_of:
+                self.client_of[key] = self.client_of.pop(former)
+        nodes = {identity: nodes[identity] for identity in nodes.keys() - changes.retired()}
         for identity in sorted(nodes, key=lambda i: (_in_order(nodes[i].name), i)):
             client = self.client_of.setdefault(identity, len(self.client_of))
             if client not in self.names:
@@ -54,6 +63,8 @@ class ClientRegistry:
         self.nodes.clear()
         self.nodes.update({self.client_of[identity]: node.id for identity, node in nodes.items()})
         self.node_of.update(self.nodes)
+        gone = changes.removed - nodes.keys()  # a key that is connected was registered again
+        self.removed, self.n_removed = {self.client_of[key] for key in gone & self.client_of.keys()}, len(gone)
 
     def described(self) -> dict[str, dict[str, str | int | None]]:
         """What is known of every client: its name, the fingerprint of its key, and Flower's id of its node."""
@@ -63,13 +74,14 @@ class ClientRegistry:
         }
 
     @classmethod
-    def restored(cls, described: Mapping[str, Mapping[str, Any]]) -> "ClientRegistry":
-        """The registry that `described` describes."""
+    def restored(cls, described: Mapping[str, Mapping[str, Any]], server: Path | None = None) -> "ClientRegistry":
+        """The registry that `described` describes. server: its folder, with the decisions of its operator."""
         clients = {int(c): about for c, about in described.items()}
         return cls(
             {str(about["fingerprint"]): c for c, about in clients.items()},
             {c: str(about["name"]) for c, about in clients.items()},
             {c: int(about["node"]) for c, about in clients.items() if about["node"] is not None},
+            server=server,
         )
 
     def available(self, t: int) -> list[ClientId]:
@@ -82,8 +94,8 @@ class ClientRegistry:
         return sorted(c for c in self.nodes if self.pause_until.get(c, 0) > t and self.ask_again[c] <= now)
 
     def away(self) -> list[ClientId]:
-        """Clients that are not connected."""
-        return sorted(set(self.client_of.values()) - self.nodes.keys())
+        """Clients that are not connected, without those that were removed."""
+        return sorted(set(self.client_of.values()) - self.nodes.keys() - self.removed)
 
     def joined(self, t: int, asked: Set[ClientId], admitted: Set[ClientId]) -> None:
         """Note who joined. A client that failed pauses, each time longer: it delays everybody."""
@@ -168,15 +180,17 @@ def wait_for_clients(
 ) -> tuple[list[ClientId], list[ClientId]]:
     """Clients for round t, once there are enough of them, and those without whom they would be too few.
 
-    The latter have failed before; nobody else has to wait for them longer than they pause.
+    The latter have failed before; nobody else has to wait for them longer than they pause. A site that was removed is
+    not waited for.
     """
     while True:
         registry.update(find_nodes())
+        least = max(minimum - registry.n_removed, 1)
         available = registry.available(t)
-        if len(available) >= minimum:
+        if len(available) >= least:
             return available, []
         due = registry.due(t)
-        if len(available) + len(due) >= minimum:
+        if len(available) + len(due) >= least:
             return available, due
-        waiting(minimum, len(available))
+        waiting(least, len(available))
         time.sleep(1.0)

@@ -122,7 +122,7 @@ def _of_run(status: Mapping[str, Any]) -> Iterator[Problem]:
 def _of_sites(status: Mapping[str, Any]) -> Iterator[Problem]:
     for client in status["clients"].values():
         missed, failure = client.get("missed", 0), client.get("failure")
-        if client.get("paused") or not missed:
+        if client.get("paused") or client.get("removed") or not missed:
             continue
         if client["cluster"] is None:
             yield Problem(f"site {client['name']} could not join ({failure}): its operator should see to it", DEGRADED)
@@ -164,7 +164,7 @@ def of_certificate(path: Path) -> Iterator[Problem]:
     days = (ends - datetime.now(UTC)).days
     if days < CERTIFICATE_DAYS:
         when = f"ends in {days} days" if days >= 0 else "has ended"
-        yield Problem(f"the certificate {path} {when} ({ends:%Y-%m-%d}): sign another with authority/ca.key", DEGRADED)
+        yield Problem(f"the certificate {path} {when} ({ends:%Y-%m-%d}): pacfl deploy renew-certificate", DEGRADED)
 
 
 def _since(status: Mapping[str, Any], field: str) -> float:

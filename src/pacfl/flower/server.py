@@ -58,7 +58,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
     if note:
         log.warning("%s", note)
     metrics = Metrics(find_loss(run.learning.loss).targets, run.metrics)
-    registry = ClientRegistry.restored(checkpoint.get("clients", {}))
+    registry = ClientRegistry.restored(checkpoint.get("clients", {}), Path.cwd())
     backend = FlowerBackend(
         grid,
         algorithm,
@@ -146,8 +146,8 @@ class LiveSchedule:
 
     @property
     def undelivered(self) -> list[ClientId]:
-        """Clients that have not stored the present models."""
-        return sorted(self.status.cluster_of.keys() - self.delivered)
+        """Clients that have not stored the present models, without those that were removed."""
+        return sorted(self.status.cluster_of.keys() - self.delivered - self.registry.removed)
 
     def _wait(
         self, rounds: Iterator[int]

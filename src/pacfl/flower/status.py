@@ -118,6 +118,7 @@ class StatusFile:
         return {
             "cluster": self.cluster_of.get(client),
             "alive": client in self.registry.nodes,
+            "removed": client in self.registry.removed,  # by the operator
             "missed": self.attendance.missed.get(client, 0),
             "failure": self.attendance.why.get(client),
         }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pacfl.errors import DeployError
+from pacfl.files import write_atomically
 from pacfl.flower.client_registry import NAME
 from pacfl.flower.deploy import approval, files, keys
 
@@ -25,6 +26,7 @@ class Deployment:
     port: int
     site_ports: tuple[int, ...] = field(default=())
     bind: str = LOOPBACK[0]  # where the server listens
+    removed: Mapping[str, int] = field(default_factory=dict)  # the ports of sites that have left, by name
 
     @property
     def one_machine(self) -> bool:
@@ -49,12 +51,7 @@ def make(
     """
     if folder.exists() and any(folder.iterdir()):
         raise DeployError(f"{folder} is not empty; choose another folder: keys are never overwritten")
-    for name in sites:
-        if not NAME.fullmatch(name) or [s.lower() for s in sites].count(name.lower()) > 1:
-            raise DeployError(
-                f"a site is called {name!r}; expected different names of letters, digits, dots and hyphens, with at "
-                "most 63 characters"
-            )
+    check_names(sites)
     own = () if bind in ("0.0.0.0", *LOOPBACK) else (_address(bind),)
     if bind != LOOPBACK[0] and not hosts:
         raise DeployError(f"a server that listens on {bind} needs the name by which sites reach it: give --host, too")
@@ -65,17 +62,33 @@ def make(
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     _write(folder / ".gitignore", "*\n")
-    _write(folder / FILE, json.dumps(asdict(deployment), indent=2) + "\n")
+    save(folder, deployment)
     _write(folder / "README.md", files.readme(names[0], deployment.port, bind, sites))
     certificate = _server(folder, deployment)
     _private(folder / "sites")
     for i, name in enumerate(sites):
-        _site(folder / "sites" / name, deployment, i, certificate)
+        write_site(folder / "sites" / name, deployment, site_ports[i], i, certificate)
     _app(folder, settings or {}, seed)
     for name, text in (modules or {}).items():
         _write(folder / "app" / f"{name}.py", text)
     approve(folder, approval.build(folder / "app"))
     return deployment
+
+
+def check_names(sites: Sequence[str]) -> None:
+    """Refuse names that cannot be those of sites, or that are not different."""
+    for name in sites:
+        if not NAME.fullmatch(name) or [s.lower() for s in sites].count(name.lower()) > 1:
+            raise DeployError(
+                f"a site is called {name!r}; expected different names of letters, digits, dots and hyphens, with at "
+                "most 63 characters"
+            )
+
+
+def save(folder: Path, deployment: Deployment) -> None:
+    """Store what `load` reads."""
+    write_atomically(folder / FILE, json.dumps(asdict(deployment), indent=2).encode() + b"\n")
+    (folder / FILE).chmod(0o600)
 
 
 def approve(folder: Path, app: bytes) -> None:
@@ -95,7 +108,8 @@ def load(folder: Path) -> Deployment:
     try:
         content = json.loads((folder / FILE).read_text())
         sites, hosts, site_ports = (tuple(content[key]) for key in ("sites", "hosts", "site_ports"))
-        return Deployment(sites, hosts, content["port"], site_ports, content["bind"])
+        removed = dict(content.get("removed", {}))
+        return Deployment(sites, hosts, content["port"], site_ports, content["bind"], removed)
     except (OSError, ValueError, KeyError):
         raise DeployError(
             f"{folder} is not a deployment; 'pacfl deploy init {folder} --clients 3' creates one"
@@ -134,11 +148,18 @@ def _server(folder: Path, deployment: Deployment) -> bytes:
     return certificate
 
 
-def _site(site: Path, deployment: Deployment, i: int, certificate: bytes) -> None:
+def write_site(  # its place in the deployment is two numbers
+    site: Path, deployment: Deployment, port: int, partition: int, certificate: bytes, public: bytes | None = None
+) -> None:
+    """The folder of a site. public: of the key that the site has made itself; else one is made."""
     _private(site)
-    keys.write_node_key(site)
+    if public is None:
+        keys.write_node_key(site)
+    else:
+        keys.write_secret(site / "node.pub", public)
     keys.write_secret(site / "ca.crt", certificate)
-    script = files.supernode(deployment.hosts[0], deployment.port, deployment.site_ports[i], i, len(deployment.sites))
+    n_clients = max(len(deployment.sites) + len(deployment.removed), partition + 1)
+    script = files.supernode(deployment.hosts[0], deployment.port, port, partition, n_clients)
     _write(site / "start.sh", script, executable=True)
     _write(site / "site.config", "")
 

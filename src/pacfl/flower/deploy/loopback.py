@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pacfl.errors import DeployError
 from pacfl.flower import delivery, health
-from pacfl.flower.deploy import files, layout, processes
+from pacfl.flower.deploy import files, layout, processes, registration, roster
 
 SERVER: Final = "server"
 SECONDS_TO_START: Final = 60.0
@@ -88,9 +88,16 @@ def start_server(folder: Path) -> None:
 
 def register(folder: Path, name: str) -> None:
     """Register a site under its name. Nothing changes for one that is registered."""
-    done = _flower(folder, "register.sh", str((folder / "sites" / name / "node.pub").absolute()), name)
-    if not done.get("success") and "already" not in str(done).lower():
-        raise DeployError(f"site {name} was not registered: {done.get('error-message', done)}")
+    public = registration.public_key(folder / "sites" / name / "node.pub")
+    end = time.monotonic() + SECONDS_TO_START
+    while True:
+        try:
+            roster.admit(folder / "server", public, name)
+            break
+        except registration.ServerDownError:  # it has just started
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.2)
 
 
 def start_site(folder: Path, name: str) -> None:

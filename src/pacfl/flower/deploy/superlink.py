@@ -11,21 +11,27 @@ import hmac
 import ipaddress
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+import uvicorn.config
 from flwr.common.constant import ACCESS_TOKEN_KEY
+from flwr.server.superlink.linkstate.sql_linkstate import SqlLinkState
 from flwr.supercore.auth.typing import AccountInfo
+from flwr.supercore.constant import NodeStatus
+from flwr.supercore.state.schema.linkstate_models import Node as StoredNode
 from flwr.superlink import extensions
 from flwr.superlink.auth_plugin import NoOpControlAuthnPlugin
+from sqlalchemy import update
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pacfl.errors import DeployError
 from pacfl.flower.deploy import executor, files, keys
+from pacfl.flower.deploy.reloading import reloading
 
 LARGEST_REQUEST: Final = 2**24  # bytes
 COLLECT_AFTER: Final = 2**24  # bytes of requests and replies
@@ -114,6 +120,18 @@ class RequestLimit:
             gc.collect()
 
 
+def freeing_keys(create: Callable[..., int]) -> Callable[..., int]:
+    """Flower's function that registers a key, for keys that were unregistered, too: it stores them for ever."""
+
+    def created(state: SqlLinkState, owner: str, owner_name: str, public_key: bytes, *rest: Any, **others: Any) -> int:
+        former = (StoredNode.public_key == public_key, StoredNode.status == NodeStatus.UNREGISTERED)
+        with state.session() as session:
+            session.execute(update(StoredNode).where(*former).values(public_key=None))
+        return create(state, owner, owner_name, public_key, *rest, **others)
+
+    return created
+
+
 def refusal(headers: Iterable[tuple[bytes, bytes]], largest: int) -> int | None:
     """The status that refuses a request: 411 for one of unknown length, 413 for one that is too long."""
     given = dict(headers)
@@ -157,6 +175,8 @@ def main() -> None:
     replace(flower, "load_control_authn_plugin", lambda: TokenPlugin(token))
     replace(extensions, "get_middleware", lambda: (Middleware(RequestLimit), Middleware(Guard)))
     executor.end_with_it()
+    replace(uvicorn.config, "create_ssl_context", reloading(uvicorn.config.create_ssl_context))
+    replace(SqlLinkState, "create_node", freeing_keys(SqlLinkState.create_node))
     gc.freeze()  # imported modules stay, and need not be searched
     flower.flower_superlink()
 
