@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pacfl.cli import schema, signature_display, signatures
+from pacfl.cli import experiments, export, report, schema, signature_display, signatures
 from pacfl.cli.signature_display import progress_bars
 from pacfl.features import reading
 from tests.conftest import Run
@@ -51,6 +51,7 @@ def test_work_that_reports_no_steps_shows_a_bar_too(terminal: io.StringIO, monke
     [
         *(getattr(signatures, name) for name in ("sign", "cluster", "join", "leave", "replace", "explain")),
         *(getattr(schema, name) for name in ("describe", "init")),
+        *(export.export, export.predict, report.report, experiments.list_data),
     ],
 )
 def test_a_command_that_may_take_long_shows_bars(command: Callable[..., None]) -> None:

@@ -250,6 +250,15 @@ def test_commands_export_and_predict(run: Run, digits: RunFolder, tmp_path: Path
     code, said, _ = run("predict", output, tmp_path / "x.npy", "--client", 0)
     assert code == 0
     assert [line.split(",")[1] for line in said.splitlines()[1:]] == [str(k) for k in outputs.argmax(axis=1)]
+    code, listed, _ = run("predict", output, tmp_path / "x.npy", "--client", 0, "--json")
+    found = json.loads(listed)
+    assert found["predicted"] == [line.split(",")[1] for line in said.splitlines()[1:]]
+    assert np.array(found["probabilities"]).argmax(axis=1).tolist() == outputs.argmax(axis=1).tolist()
+    csv = tmp_path / "predicted.csv"
+    code, listed, _ = run("predict", output, tmp_path / "x.npy", "--client", 0, "-o", csv, "--json")
+    assert csv.read_text() == said
+    del found["predicted"], found["probabilities"]
+    assert json.loads(listed) == {"file": str(csv), **found}
     code, _, said = run("predict", output, tmp_path / "x.npy")
     assert code == 1
     assert "--cluster, --client or --source" in " ".join(said.split())

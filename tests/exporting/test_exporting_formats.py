@@ -225,6 +225,7 @@ def test_values_and_labels_are_predicted_as_such(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.predicted, expected(table(), YEARS, samples), rtol=0, atol=1e-5)
     assert found.probabilities is None
     assert found.as_csv().splitlines()[0] == "sample,0"
+    assert found.content()["predicted"] == found.outputs.tolist()
     write_folder(
         [ModelOf("cluster-0", text(), TOKENS, 0)], about("torch", "labels", 3), "# Card\n", tmp_path / "labels"
     )
@@ -233,6 +234,7 @@ def test_values_and_labels_are_predicted_as_such(tmp_path: Path) -> None:
     chances = torch.sigmoid(torch.from_numpy(expected(text(), TOKENS, tokens))).numpy()
     np.testing.assert_allclose(labels.probabilities, chances, atol=1e-5)
     assert (labels.predicted == (chances > 0.5)).all()
+    assert [len(said) for said in labels.content()["predicted"]] == (chances > 0.5).sum(axis=1).tolist()
 
 
 def test_weights_alone_are_refused_if_their_model_is_not_known(tmp_path: Path) -> None:

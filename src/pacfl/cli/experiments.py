@@ -27,6 +27,7 @@ from pacfl.cli.result_tables import (
     settings_headings,
     targets_table,
 )
+from pacfl.cli.signature_display import progress_bars
 from pacfl.cli.tensorboard import curves
 from pacfl.errors import DataError, DivergedError, StoreError, missing
 from pacfl.experiment.compare import below_local, load_result, local_baseline, solo_runs
@@ -215,7 +216,8 @@ def list_data(
     where = data_folder(folder)
     if download is not None:
         fetch(download, where)
-    entries = catalogue(where)
+    with progress_bars():
+        entries = catalogue(where)
     if as_json:
         print(json.dumps([{**asdict(entry), "found": entry.found} for entry in entries], default=str))
         return

@@ -9,6 +9,7 @@ import typer
 from pacfl.cli.console import AsJson, app, out
 from pacfl.cli.display import count
 from pacfl.cli.experiments import DataFolder, Runs, needs_torch
+from pacfl.cli.signature_display import progress_bars
 from pacfl.cli.signature_options import ArrayName, Drop, Grey, Header, Resize, SchemaFile, reading
 from pacfl.errors import DataError
 from pacfl.exporting.formats import FormatName
@@ -46,18 +47,19 @@ def export(
     """Write models of a run or a federation as files that other programs load, one for each cluster, and a card."""
     with needs_torch():
         from pacfl.exporting.export import export as export_models
-    manifest = export_models(
-        run,
-        output,
-        format=format,
-        client=client,
-        personal=personal,
-        data=data,
-        runs=runs,
-        task=task,
-        input_shape=None if input_shape is None else _shape(input_shape),
-        force=force,
-    )
+    with progress_bars():
+        manifest = export_models(
+            run,
+            output,
+            format=format,
+            client=client,
+            personal=personal,
+            data=data,
+            runs=runs,
+            task=task,
+            input_shape=None if input_shape is None else _shape(input_shape),
+            force=force,
+        )
     if as_json:
         print(json.dumps({"folder": str(output), **manifest.content()}))
         return
@@ -91,14 +93,17 @@ def predict(
     header: Header = None,
     resize: Resize = None,
     grey: Grey = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict with an exported model: a line for each sample, with its class and probabilities, or its values."""
     how = reading(array, None, drop, header, resize, grey, None, schema=schema)
     from pacfl.exporting.prediction import predict as predict_with
 
-    with needs_torch():
+    with needs_torch(), progress_bars():
         found = predict_with(model, data, output, cluster=cluster, client=client, source=source, reading=how)
-    if output is None:
+    if as_json:
+        print(json.dumps(found.content() if output is None else {"file": str(output), **found.about()}))
+    elif output is None:
         print(found.as_csv(), end="")
     else:
         out.print(f"{output}: {len(found.outputs)} samples, by {found.file}", markup=False, highlight=False)

@@ -8,6 +8,7 @@ import typer
 
 from pacfl.cli.console import AsJson, app, out
 from pacfl.cli.experiments import Runs
+from pacfl.cli.signature_display import progress_bars
 
 
 @app.command()
@@ -27,8 +28,9 @@ def report(
     from pacfl.report.gather import gather
     from pacfl.report.page import write
 
-    found = gather(which or [str(runs)], runs)
-    size = write(found, output)
+    with progress_bars():
+        found = gather(which or [str(runs)], runs)
+        size = write(found, output)
     if as_json:
         names = [federation.name for federation in found.federations]
         print(json.dumps({"file": str(output), "bytes": size, "runs": len(found.runs), "federations": names}))

@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from pacfl.cli.console import App, AsJson, app, out
+from pacfl.cli.shared_options import sharing
 from pacfl.cli.signature_display import progress_bars
 from pacfl.cli.signature_options import Drop, Header
 from pacfl.features import Schema, TableDescription, describe_file, init_schema
@@ -16,34 +17,42 @@ from pacfl.features import Schema, TableDescription, describe_file, init_schema
 schema = App(help="Agree on what the columns of tables are.", no_args_is_help=True)
 app.add_typer(schema, name="schema")
 
-Labels = Annotated[str | None, typer.Option(metavar="COLUMN", help="The column to predict; no feature.")]
-Group = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="Rows with the same value in this column depend on each other; no feature."),
-]
-MinimumCount = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Rows of a category that is named. [default: 5]", show_default=False),
-]
-WithoutTest = Annotated[
-    bool,
-    typer.Option(
-        "--without-test", help="Leave out the rows that experiments test on: every fifth, or all of every fifth group."
-    ),
-]
 MOST_SHOWN = 8  # categories
 
 
+def table_options(
+    labels: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column to predict; no feature.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Rows with the same value in this column depend on each other; no feature."
+        ),
+    ] = None,
+    drop: Drop = None,
+    minimum_count: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Rows of a category that is named. [default: 5]", show_default=False),
+    ] = None,
+    header: Header = None,
+    without_test: Annotated[
+        bool,
+        typer.Option(
+            "--without-test",
+            help="Leave out the rows that experiments test on: every fifth, or all of every fifth group.",
+        ),
+    ] = False,
+) -> dict[str, Any]:
+    """How tables are described: keywords of `describe_file` and `init_schema`."""
+    columns = {"labels": labels, "group": group, "drop": drop or (), "header": header}
+    return {**columns, "minimum_count": minimum_count, "without_test": without_test}
+
+
 @schema.command()
+@sharing(table_options, "how")
 def describe(
     data: Annotated[Path, typer.Argument(help="A table: .csv, .tsv, .parquet, or .csv.gz.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write and share, NAME.json.")],
-    labels: Labels = None,
-    group: Group = None,
-    drop: Drop = None,
-    minimum_count: MinimumCount = None,
-    header: Header = None,
-    without_test: WithoutTest = False,
+    how: dict[str, Any],
     epsilon: Annotated[
         float | None, typer.Option(help="Hide every single row, with this epsilon of differential privacy.")
     ] = None,
@@ -54,18 +63,7 @@ def describe(
 ) -> None:
     """Write what you share of your table: types, counts, centres and scales of its columns."""
     with progress_bars():
-        found = describe_file(
-            data,
-            output,
-            labels=labels,
-            group=group,
-            drop=drop or (),
-            minimum_count=minimum_count,
-            header=header,
-            without_test=without_test,
-            epsilon=epsilon,
-            delta=delta,
-        )
+        found = describe_file(data, output, **how, epsilon=epsilon, delta=delta)
     if as_json:
         print(json.dumps({"file": str(output), **found.as_json()}))
     else:
@@ -73,29 +71,16 @@ def describe(
 
 
 @schema.command()
+@sharing(table_options, "how")
 def init(
     files: Annotated[list[Path], typer.Argument(help="Tables, or their descriptions (.json), one for each party.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The file to write, for example schema.json.")],
-    labels: Labels = None,
-    group: Group = None,
-    drop: Drop = None,
-    minimum_count: MinimumCount = None,
-    header: Header = None,
-    without_test: WithoutTest = False,
+    how: dict[str, Any],
     as_json: AsJson = False,
 ) -> None:
     """Merge the tables of all parties, or their descriptions, into one schema."""
     with progress_bars():
-        made = init_schema(
-            files,
-            output,
-            labels=labels,
-            group=group,
-            drop=drop or (),
-            minimum_count=minimum_count,
-            header=header,
-            without_test=without_test,
-        )
+        made = init_schema(files, output, **how)
     if as_json:
         print(json.dumps({"file": str(output), "sha256": made.sha256, "features": made.features, **made.as_json()}))
     else:

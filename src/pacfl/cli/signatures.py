@@ -258,19 +258,25 @@ def explain(
 @app.command()
 def demo(
     folder: Annotated[Path, typer.Argument(help="Folder to put the demonstration in.")] = Path("pacfl-demo"),
+    as_json: AsJson = False,
 ) -> None:
     """Twenty clients with handwritten digits in four styles, and a newcomer."""
-    data, signatures = folder / "data", folder / "signatures"
+    data, signatures, stored = folder / "data", folder / "signatures", folder / "federation"
     for part in (data, signatures):
         part.mkdir(parents=True, exist_ok=True)
     paths, newcomer = digits.write_clients(data)
-    out.print(f"20 clients sign their data; {signatures}/*.sig is all they share:", highlight=False)
     files = [signatures / f"{path.stem}.sig" for path in (*paths, newcomer)]
     for path, file in zip((*paths, newcomer), files, strict=True):
         sign_file(path, file)
-    cluster(files[:-1], output=folder / "federation", force=True)
-    out.print("\nA newcomer sends its signature and is assigned to a cluster:", highlight=False)
-    join(folder / "federation", files[-1:])
+    pictures = _drawable(None)
+    with progress_bars() as advance:
+        federation = cluster_files(files[:-1], output=stored, force=True, pictures=pictures, on_progress=advance)
+        joined = join_files(stored, files[-1:], pictures=pictures)
+    if not as_json:
+        out.print(f"20 clients sign their data; {signatures}/*.sig is all they share:", highlight=False)
+        print_federation(federation, stored, as_json)
+        out.print("\nA newcomer sends its signature and is assigned to a cluster:", highlight=False)
+    print_joined(joined, stored, as_json)
 
 
 def _drawable(pictures: figures.Picture | None) -> figures.Picture | None:

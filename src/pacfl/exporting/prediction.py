@@ -49,6 +49,18 @@ class Predictions:
             return self.outputs
         return self.outputs.argmax(axis=1) if self.targets == "classes" else probabilities > 0.5
 
+    def about(self) -> dict[str, Any]:
+        """Which model said it, of how many samples."""
+        return {"model": self.file, "samples": len(self.outputs), "targets": self.targets, "names": list(self.names)}
+
+    def content(self) -> dict[str, Any]:
+        """For JSON: what `about` says; the class, labels or values of each sample; and all probabilities."""
+        names, predicted, probabilities = np.array(self.names), self.predicted, self.probabilities
+        if probabilities is None:
+            return {**self.about(), "predicted": predicted.tolist(), "probabilities": None}
+        named = [names[said].tolist() for said in predicted]  # an index, or flags
+        return {**self.about(), "predicted": named, "probabilities": probabilities.tolist()}
+
     def as_csv(self) -> str:
         """A header and a line for each sample: the class by name and all probabilities, or the values."""
         text = io.StringIO()
