@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pacfl.errors import SecureAggregationError
+from pacfl.privacy.limits import threshold
 from pacfl.secure import masks, shamir
 from pacfl.secure.identity import Identity, fingerprint, is_signed, read_trusted
-from pacfl.secure.messages import statement, threshold
+from pacfl.secure.messages import statement
 from pacfl.secure.quantisation import INTEGER, LARGEST, PLAIN, WEIGHTED, from_words, to_words
 
 SECRETS = st.integers(0, 2**256 - 1)

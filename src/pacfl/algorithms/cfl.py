@@ -36,6 +36,9 @@ class CFL(Algorithm):
     gamma: NonNegative = 0.0
     first_split: NonNegativeInt = 20  # no split before this round
 
+    def no_secure(self) -> str:
+        return "CFL splits clusters by the cosines between single updates, and sums hide them"
+
     def init_server(self, model: Model) -> CFLState:
         return CFLState(model.initial[None], weights=~model.statistics if model.statistics.any() else None)
 

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import final
 
 import numpy as np
@@ -28,6 +29,7 @@ class FedNova(Algorithm):
     """
 
     public_uploads = ("steps",)  # they follow from the number of samples
+    sums = MappingProxyType({"direction": "mean", "steps": "mean"})
 
     def check_training(self, learning: LocalTraining) -> None:
         require_sgd(self, learning)

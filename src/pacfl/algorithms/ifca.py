@@ -31,6 +31,9 @@ class IFCA(Algorithm):
         if self.aggregation.clip_norm is not None:
             raise ConfigError("IFCA cannot hide updates: the choice of a model reveals its client; leave out clip-norm")
 
+    def no_secure(self) -> str:
+        return "the choice of a model, which is sent as it is, shows the server which cluster a client is in"
+
     def init_server(self, model: Model) -> State:
         # Addressed by the first model, so that another run has others, and none is drawn as the first was
         address = crc32(model.initial.tobytes())

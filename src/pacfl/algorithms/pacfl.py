@@ -1,5 +1,6 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal, final
 
 import numpy as np
@@ -71,6 +72,8 @@ class PACFL(Algorithm):
     encoder: str | None = None  # of samples before their signature: a built-in one, or package.module:function
     label_prior: bool = field(default=True, kw_only=True)
 
+    sums = MappingProxyType({"w": "mean"})  # without levels, whose scores are of single clients
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.encoder is not None:
@@ -91,6 +94,8 @@ class PACFL(Algorithm):
             # Held-out scores and class counts would show what is hidden; `build` refuses them where they were asked for
             object.__setattr__(self, "levels", "none")
             object.__setattr__(self, "label_prior", False)
+        if self.aggregation.secure:
+            object.__setattr__(self, "levels", "none")  # it is decided by scores of single clients
 
     @property
     def _only_inputs(self) -> str | None:

@@ -1,5 +1,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import final
 
 import numpy as np
@@ -25,6 +26,8 @@ class Scaffold(Algorithm):
 
     The server's c is the mean of the ci of all N clients, whether or not they took part: c += Σ dci / N.
     """
+
+    sums = MappingProxyType({"w": "mean", "dc": "sum"})
 
     def check_training(self, learning: LocalTraining) -> None:
         require_sgd(self, learning)

@@ -22,6 +22,9 @@ class LocalOnly(Algorithm):
         if self.aggregation != Aggregation():
             raise ConfigError("solo sends nothing that could be aggregated; leave out aggregation for it")
 
+    def no_secure(self) -> str:
+        return "solo sends nothing that could be aggregated"
+
     def no_label_prior(self) -> str | None:
         return "solo sends no model whose label prior could differ from that of a client"
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pacfl.experiment.summary import metric_of, scores
 from pacfl.experiment.tested_on import on_test
-from pacfl.privacy.accounting import epsilon_of_uploads
+from pacfl.privacy.accounting import epsilon_of_sums, epsilon_of_uploads
 
 DELTA: Final = 1e-5  # of the guarantee that is stated for updates, and the default of signatures
 SECRET: Final = "secret"  # noise that nobody can compute again
@@ -59,8 +59,16 @@ def privacy_spent(settings: Mapping[str, Any], sampled: Iterable[Sequence[int]])
             f"in the signature of its client.{_seeded(settings.get('signature_noise', SECRET))}"
         )
     clip, noise = settings.get("clip_norm"), settings.get("noise_multiplier") or 0.0
-    if clip is not None and noise:
-        times = max(Counter(client for clients in sampled for client in clients).values(), default=0)
+    times = max(Counter(client for clients in sampled for client in clients).values(), default=0)
+    if clip is not None and noise and settings.get("secure"):
+        epsilon = epsilon_of_sums(noise, times, DELTA)
+        sentences.append(
+            f"Sums of updates: clipped to norm {clip:g}, with noise of {noise:g} clip norms on each sum, masked. "
+            f"The data of a client that is in {times} sums, as many as any, are protected with "
+            f"epsilon {epsilon:.3g}, delta {DELTA:g}, from a server that works "
+            f"together with no client.{_seeded(settings.get('noise', SECRET))}"
+        )
+    elif clip is not None and noise:
         epsilon = epsilon_of_uploads(noise, times, DELTA)
         sentences.append(
             f"Updates: clipped to norm {clip:g}, with noise of {noise:g} clip norms. The data of a client that sent "

@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 Start = NDArray[Any] | float
 Rule = Literal["mean", "uniform", "median", "trimmed-mean", "norm-clipping"]
 RULES: Final[tuple[Rule, ...]] = get_args(Rule)
+SUMMED: Final[tuple[Rule, ...]] = ("mean", "uniform")  # the rules that need no more than sums
 Randomness = Literal["secret", "seeded"]  # seeded: reproducible, for experiments; it protects nobody
 
 TRIMMED: Final = 0.3  # of the uploads of a cluster, at either end of every coordinate: as many as may be hostile
@@ -30,12 +31,20 @@ class Aggregation:
     clip_norm: Positive | None = later(None)  # the longest that an update may be
     noise_multiplier: NonNegative = later(0.0)  # standard deviation of the noise on it, in clip norms
     noise: Randomness = later("secret")
+    secure: bool = later(False)  # whether the server gets sums of clusters only; the noise is that of a sum then
 
     def __post_init__(self) -> None:
         check(self)
         if self.clip_norm is None and (self.noise_multiplier or self.noise != "secret"):
             given = f"noise-multiplier = {self.noise_multiplier}, noise = {self.noise!r}"
             raise ConfigError(f"{given}: noise hides nothing without clip-norm; give clip-norm or leave out the noise")
+        if self.secure and self.rule not in SUMMED:
+            raise ConfigError(f"rule = {self.rule!r} looks at single updates, and secure = true hides them: use mean")
+        if self.secure and self.clip_norm is not None and self.rule != "uniform":
+            raise ConfigError(
+                'clip-norm bounds an update, and rule = "mean" multiplies it by the number of samples in a sum; '
+                'with secure = true use rule = "uniform"'
+            )
 
 
 def centre(arrays: Array, weights: Array, start: Start, rule: Rule) -> Array:

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from pacfl.federation.checks import (
     class_count_specs,
     dummy_context,
 )
-from pacfl.federation.message import ClientId, Message
+from pacfl.federation.message import ClientId, Message, nbytes
 from pacfl.federation.private import Promise
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model, Vector
@@ -48,6 +49,13 @@ class Upload:
     client: ClientId
     size: int  # training samples behind it
     content: Message
+    n_clients: int = 1  # of whose uploads it is the sum, with secure aggregation
+    received: int | None = None  # bytes that came instead of the content
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of it as billed."""
+        return nbytes(self.content) if self.received is None else self.received
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,8 @@ class Algorithm:
 
     shared: ClassVar[str] = "w"  # in a download: the model (d,), its last layers, or several models (k, d)
     public_uploads: ClassVar[tuple[str, ...]] = ()  # uploaded arrays that reveal at most the number of samples
+    # What `aggregate` needs of each uploaded array, with secure aggregation; declared by whoever averages otherwise
+    sums: ClassVar[Mapping[str, Literal["mean", "sum"]]] = MappingProxyType({"w": "mean"})
 
     def __init_subclass__(cls) -> None:
         cls.__repr__ = _given  # type: ignore[assignment]  # a dataclass writes its own only where there is none
@@ -73,11 +83,20 @@ class Algorithm:
         # A default that does not apply is left out with a sentence in the result, where the run is assembled
         if self.label_prior and not own.default and (why := self.no_label_prior()):
             raise ConfigError(f"label-prior = true: {why}; leave out label-prior")
+        if self.aggregation.secure and (why := self.no_secure()):
+            raise ConfigError(f"secure = true: {why}; leave out secure")
 
     def no_label_prior(self) -> str | None:
         """Why these settings exclude the label prior, whatever the model and the data; None if they do not."""
         if self.aggregation.clip_norm is not None:
             return "clip-norm hides updates, and class counts would be uploaded beside them as they are"
+        return None
+
+    def no_secure(self) -> str | None:
+        """Why the server needs more than sums of uploads; None if it does not."""
+        own = type(self)
+        if own.aggregate is not Algorithm.aggregate and own.sums is Algorithm.sums:
+            return f"{own.__name__} averages in a way of its own, and does not declare by `sums` that sums are enough"
         return None
 
     def code(self) -> dict[str, str]:

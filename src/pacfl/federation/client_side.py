@@ -17,6 +17,7 @@ from pacfl.federation.local_layers import LocalLayers
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.private import private_upload
 from pacfl.federation.rounds import Score, score_name
+from pacfl.federation.secure_sums import Layout, Words, words_of
 from pacfl.learning.client_context import ClientContext, Engine, LocalTraining, Samples, SampleSubset
 from pacfl.learning.eager import Eager
 from pacfl.learning.engines import WithLocalSteps, build_engine
@@ -115,12 +116,18 @@ class ClientSide:
         context = self._context(t, client, layers)
         up, after = self.algorithm.train(context, down, layers.memory)
         aggregation = self.algorithm.aggregation
-        if aggregation.clip_norm is not None:
+        if aggregation.clip_norm is not None and not aggregation.secure:  # in a sum, words have the noise
             start, public = self.algorithm.upload_start(down), self.algorithm.public_uploads
             up = private_upload(context, up, start, public, aggregation)
         if self.algorithm.label_prior:
             up = {**up, **counted(context)}
         return up, layers.remembered(after), recorder.last
+
+    def words(self, t: int, client: ClientId, down: Message, up: Message, n_clients: int) -> Words:
+        """The client's part of a secure sum of up to `n_clients` clients, as words that can be masked."""
+        layout = Layout.of(self.algorithm, self.model, down)
+        samples = len(self.pool.client_indices[client].train)
+        return words_of(self.algorithm, layout, down, up, samples, n_clients, (self.seed, t, client))
 
     def received(self, t: int, client: ClientId, down: Message, memory: Message) -> Vector:
         """The model as the client receives it, its label prior corrected where that is asked for."""

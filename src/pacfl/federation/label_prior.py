@@ -90,7 +90,7 @@ def shares_after(shares: Floats, trained: Mapping[int, Sequence[Upload]], rule: 
     """Class shares of models after a round, (k, C), given the uploads that some of them were trained by."""
     after = shares.copy()
     for row, members in trained.items():
-        after[row] = remembered(shares[row], trained_shares(members, rule), len(members))
+        after[row] = remembered(shares[row], trained_shares(members, rule), sum(u.n_clients for u in members))
     return after
 
 

@@ -19,6 +19,7 @@ from pacfl.federation.algorithm import Upload
 from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score, Scores
+from pacfl.federation.secure_sums import summed
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import Vector
 
@@ -72,7 +73,7 @@ class LocalClients:
                 self.last_trained[c] = trained
             if c not in lost:
                 uploads.append(Upload(c, len(self.side.pool.client_indices[c].train), up))
-        return uploads
+        return summed(self.side, t, downloads, uploads) if self.side.algorithm.aggregation.secure else uploads
 
     def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool, fine_tune: int = 0) -> Scores:
         """Scores by protocol."""

@@ -9,6 +9,7 @@ from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.label_prior import noted, sent
 from pacfl.federation.message import ClientId, Message, nbytes
 from pacfl.federation.schedule import RoundPlan
+from pacfl.federation.secure_sums import in_cluster
 from pacfl.learning.model import Vector
 
 
@@ -107,10 +108,12 @@ def rounds(
             profiles = {c: profile for c, profile in profiles.items() if c not in refused}
         state = algorithm.admit(state, profiles) if profiles else state
         downloads = {c: sent(algorithm, state, c) for c in plan.sampled if c in state.cluster_of}
+        if algorithm.aggregation.secure:
+            downloads = in_cluster(downloads, state.cluster_of)
         uploads = clients.train(t, downloads, plan.lost) if downloads else []
         state = algorithm.aggregate(noted(algorithm, state, uploads), uploads)
         evaluated = {c: sent(algorithm, state, c) for c in plan.evaluated if c in state.cluster_of}
         scores = clients.evaluate(t, evaluated, plan.personal, plan.fine_tune) if evaluated else {}
         bytes_down = sum(nbytes(d) for d in downloads.values())
-        bytes_up = sum(map(nbytes, profiles.values())) + sum(nbytes(u.content) for u in uploads)
+        bytes_up = sum(map(nbytes, profiles.values())) + sum(u.nbytes for u in uploads)
         yield Round(t, plan, state, scores, bytes_down, bytes_up)

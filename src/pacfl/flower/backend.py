@@ -9,7 +9,7 @@ from flwr.app import Message as Envelope
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
-from pacfl.errors import InvalidReplyError
+from pacfl.errors import ConfigError, InvalidReplyError
 from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.checks import check_class_counts, class_count_specs
 from pacfl.federation.message import ClientId, Message
@@ -53,6 +53,10 @@ class FlowerBackend:
     silent: set[ClientId] = field(default_factory=set)  # whose reply to the last training did not come in time
     answered: set[ClientId] = field(default_factory=set)  # who replied to the last evaluation
     delivered: set[ClientId] = field(default_factory=set)  # and who of them has stored its models
+
+    def __post_init__(self) -> None:
+        if self.algorithm.aggregation.secure:
+            raise ConfigError("secure = true is for the local backend so far; leave it out")
 
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
         """Profiles of clients; those without a valid reply are missing."""

@@ -6,6 +6,7 @@ from typing import Final
 from scipy.optimize import brentq
 
 from pacfl.privacy.gaussian import gaussian_delta
+from pacfl.privacy.limits import FEWEST, threshold
 
 MOST_EPSILON: Final = 1e4
 
@@ -25,6 +26,20 @@ def epsilon_of_uploads(noise: float, times: int, delta: float) -> float:
     if gaussian_delta(0.0, sigma) <= delta:
         return 0.0
     return float(brentq(lambda e: gaussian_delta(e, sigma) - delta, 0.0, MOST_EPSILON))
+
+
+def epsilon_of_sums(noise: float, times: int, delta: float, clients: int = FEWEST, colluding: int = 0) -> float:
+    """Epsilon of a client's data against a server that gets only secure sums of `clients` clients, `times` of them.
+
+    noise: of a sum, in clip norms. Of n clients t must stay, and each adds a t-th of the variance. A server that works
+    together with some of them knows their parts, so that as little as the noise of t - `colluding` clients is left.
+    """
+    stay = threshold(clients)
+    if not 0 <= colluding < stay:
+        raise ValueError(
+            f"colluding must be from 0 to {stay - 1}, for {stay} of {clients} clients stay; got {colluding}"
+        )
+    return epsilon_of_uploads(noise * sqrt((stay - colluding) / stay), times, delta)
 
 
 def epsilon_of_models(noise: float, rounds: int, clients: int, sampled: int, delta: float) -> float:

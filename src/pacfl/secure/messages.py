@@ -14,22 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from numpy.typing import NDArray
 
 from pacfl.errors import SecureAggregationError
+from pacfl.privacy.limits import FEWEST, MOST, threshold
 from pacfl.secure.identity import fingerprint, is_signed
 
 Peer = str  # the fingerprint of a client's own key
 Kind = Literal["seed", "masking"]  # the two secrets of a client that others hold shares of
 KINDS: Final[tuple[Kind, ...]] = ("seed", "masking")
-FEWEST: Final = 3  # clients in a sum: of two, each knows the other's part
-MOST: Final = 1024
-
-
-def threshold(n: int) -> int:
-    """How many of n clients must stay for their sum: more than two thirds, so that no server gets two sums.
-
-    >>> [threshold(n) for n in (3, 4, 5, 10, 20)]
-    [3, 3, 4, 7, 14]
-    """
-    return max(FEWEST, 2 * n // 3 + 1)
 
 
 def statement(*parts: str | bytes) -> bytes:
