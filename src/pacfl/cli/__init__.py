@@ -14,6 +14,7 @@ from pacfl.cli import (  # noqa: F401 - they add their commands
     deploy,
     experiments,
     export,
+    operation,
     report,
     reproduce,
     schema,

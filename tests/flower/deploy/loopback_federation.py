@@ -33,8 +33,7 @@ class Loopback:
         loopback.begin(self.folder)
 
     def join(self, i: int) -> None:
-        loopback.register(self.folder, str(i))
-        loopback.start_site(self.folder, str(i))
+        loopback.join(self.folder, str(i))
 
     def kill(self, name: str) -> None:
         """Without warning, as by a power failure."""

@@ -6,32 +6,46 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from pacfl.errors import DeployError
 from pacfl.flower import delivery, health
-from pacfl.flower.deploy import files, layout, processes, registration, roster
+from pacfl.flower.deploy import files, layout, processes, registration, roster, starting
 
 SERVER: Final = "server"
+RUN: Final = "run"
 SECONDS_TO_START: Final = 60.0
 
 
 def up(folder: Path) -> Iterator[str]:
     """Start whatever is not running, and start or resume the federation; yields what was started."""
+    for _, start in missing(folder):
+        yield start()
+
+
+def missing(folder: Path) -> Iterator[tuple[str, Callable[[], str]]]:
+    """What should run and does not: its name, and what starts it and says so. Each may need the one before it."""
     deployment = layout.load(folder)
     fresh = SERVER not in processes.running(folder)
     if fresh:
-        start_server(folder)
-        yield f"server on {deployment.hosts[0]}:{deployment.port}"
+        yield SERVER, partial(start_server, folder)
     for name in deployment.sites:
         if site(name) not in processes.running(folder):
-            register(folder, name)
-            start_site(folder, name)
-            yield f"site {name}"
-    if fresh or health.run_is_due(federation(folder)):
-        yield f"run {begin(folder)}"
+            yield site(name), partial(join, folder, name)
+    if fresh or run_is_due(folder / "server"):
+        yield RUN, lambda: f"run {begin(folder)}"
+
+
+def run_is_due(server: Path) -> bool:
+    """Whether a server should run its federation and does not, or its app asks for more rounds than it has run."""
+    asked = starting.settings(server.parent / "app")
+    where = starting.federation(asked, server)
+    known = health.read(where) or {}
+    more = known.get("phase") == "finished" and known["rounds"] < asked.get("schedule", {}).get("rounds", 0)
+    return more or health.run_is_due(where)
 
 
 def deliver(folder: Path) -> str:
@@ -67,8 +81,8 @@ def state(folder: Path) -> tuple[dict[str, int | None], list[health.Problem]]:
     return {name: running.get(name) for name in expected}, problems
 
 
-def start_server(folder: Path) -> None:
-    """Start the SuperLink and wait until it listens."""
+def start_server(folder: Path) -> str:
+    """Start the SuperLink and wait until it listens; what was started."""
     deployment = layout.load(folder)
     server, address = folder / "server", files.own_address(deployment.bind, deployment.port)
     processes.start(folder, SERVER, [str(server / "start.sh")], _environment(), server / "superlink.log")
@@ -79,7 +93,7 @@ def start_server(folder: Path) -> None:
         with socket.socket() as probe:
             probe.settimeout(1.0)
             if probe.connect_ex((address.partition(":")[0], deployment.port)) == 0:
-                return
+                return f"server on {deployment.hosts[0]}:{deployment.port}"
         time.sleep(0.2)
     raise DeployError(
         f"the server did not start; the end of {server / 'superlink.log'}:\n{_tail(server / 'superlink.log')}"
@@ -106,9 +120,21 @@ def start_site(folder: Path, name: str) -> None:
     processes.start(folder, site(name), [str(where / "start.sh")], _environment(), where / "supernode.log")
 
 
+def join(folder: Path, name: str) -> str:
+    """Register a site, and start it; what was started."""
+    register(folder, name)
+    start_site(folder, name)
+    return f"site {name}"
+
+
 def begin(folder: Path, *options: str) -> str:
-    """Start a run of the federation; its id."""
-    done = _flower(folder, "run.sh", *options)
+    """Start a run of the federation of a deployment; its id."""
+    return begin_at(folder / "server", *options)
+
+
+def begin_at(server: Path, *options: str) -> str:
+    """Start a run of the federation of a server; its id."""
+    done = _flower(server, "run.sh", *options)
     if not done.get("success"):
         raise DeployError(f"the run did not start: {done.get('error-message', done)}")
     return str(done["run-id"])
@@ -124,11 +150,11 @@ def federation(folder: Path) -> Path:
     return folder / "server" / "federation"
 
 
-def _flower(folder: Path, script: str, *arguments: str) -> dict[str, Any]:
+def _flower(server: Path, script: str, *arguments: str) -> dict[str, Any]:
     """The reply to one of the operator's scripts; a server that has just started may be too busy at first."""
     end = time.monotonic() + SECONDS_TO_START
     while True:
-        reply = _reply([str((folder / "server" / script).absolute()), *arguments])
+        reply = _reply([str((server / script).absolute()), *arguments])
         if "is unavailable" not in str(reply.get("error-message")) or time.monotonic() > end:
             return reply
 

@@ -2,6 +2,7 @@
 
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +11,26 @@ from pacfl.flower import health
 from pacfl.flower.deploy import approval
 
 
-def federation(app: Path, server: Path) -> Path:
-    """The folder in which a server stores the federation of an app."""
+def settings(app: Path) -> dict[str, Any]:
+    """The settings in the folder of an app."""
     try:
-        settings: dict[str, Any] = tomllib.loads((app / "pyproject.toml").read_text(encoding="utf-8"))
-        named = settings["tool"]["flwr"]["app"]["config"].get("federation", {}).get("folder", "federation")
+        content: dict[str, Any] = tomllib.loads((app / "pyproject.toml").read_text(encoding="utf-8"))
+        found: dict[str, Any] = content["tool"]["flwr"]["app"]["config"]
     except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
         raise DeployError(f"{app / 'pyproject.toml'} has no settings of a federation: {error}") from None
-    return server / Path(named).expanduser()
+    return found
+
+
+def federation(asked: Mapping[str, Any], server: Path) -> Path:
+    """The folder in which a server stores the federation of an app with these settings."""
+    return server / Path(asked.get("federation", {}).get("folder", "federation")).expanduser()
 
 
 def main(app: Path, server: Path) -> None:
     """Refuse an app that is not approved here; the status says that a run starts, not how the last one ended."""
     if why := approval.refusal(server.absolute(), approval.build(app)):
         sys.exit(why)
-    health.starting(federation(app, server))
+    health.starting(federation(settings(app), server))
 
 
 if __name__ == "__main__":
