@@ -1,4 +1,4 @@
-"""The life of a deployment's sites: deploy add-site, remove-site, rekey, renew-certificate."""
+"""The life of a deployment's sites: deploy add-site, remove-site, rekey, renew-certificate, check."""
 
 import json
 from dataclasses import asdict
@@ -63,6 +63,23 @@ def renew_certificate(
         print(json.dumps({**asdict(done), "file": str(done.file), "ends": done.ends.isoformat()}))
         return
     out.print(f"{done.file}: until {done.ends:%Y-%m-%d}; {done.next_step}", highlight=False, soft_wrap=True)
+
+
+@deploy.command()
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a site.")], as_json: AsJson = False
+) -> None:
+    """Look at a site before its first round: data, model, disk, server, clock, versions. Exit code 1: a problem."""
+    with needs_flower():
+        from pacfl.flower.deploy.check import check as check_site
+    found = check_site(folder)
+    problems = sum(one.level == "problem" for one in found)
+    if as_json:
+        print(json.dumps({"problems": problems, "checks": [asdict(one) for one in found]}))
+    else:
+        for one in found:
+            out.print(f"{one.level:8} {one.item}: {one.what}", highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(1 if problems else 0)
 
 
 def _show(what: str, done: "Outcome", as_json: bool) -> None:

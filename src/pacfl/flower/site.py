@@ -62,11 +62,22 @@ class Site:
 def load_client(context: Context, federation: str, client: ClientId) -> tuple[ClientSide, Path]:  # noqa: ARG001
     """The client's side of the run's algorithm, and the folder of its memory."""
     deployment, run = settings.read(context.run_config)
-    site = functions(deployment.task)[0](context)
-    if not isinstance(site, Site):
-        raise DataError(f"load_data of {deployment.task} must return a Site, got {type(site).__name__}")
-    model = load_model(deployment.task, run)
+    site = load_site(deployment.task, context)
     memory = Path(str(context.node_config.get("memory", DEFAULT_MEMORY))).expanduser()
+    return client_side(site, deployment.task, run, client), memory
+
+
+def load_site(task: str, context: Context) -> Site:
+    """The data that the user's function returns for a context."""
+    site = functions(task)[0](context)
+    if not isinstance(site, Site):
+        raise DataError(f"load_data of {task} must return a Site, got {type(site).__name__}")
+    return site
+
+
+def client_side(site: Site, task: str, run: Run, client: ClientId) -> ClientSide:
+    """The client's side of a run's algorithm, for the data of one site."""
+    model = load_model(task, run)
     tokens = any(isinstance(layer, nn.Embedding | nn.EmbeddingBag) for layer in model.build().modules())
     pool = site.pool(client, find_loss(run.learning.loss).targets, tokens)
     required = run.algorithm.get("label_prior") is True
@@ -76,7 +87,7 @@ def load_client(context: Context, federation: str, client: ClientId) -> tuple[Cl
     # Compiling does not pay in a process that handles one message
     engine = "eager" if run.engine == "auto" else run.engine
     setup = Setup(algorithm, model, pool, run.learning, run.seed, run.device, engine, run.metrics)
-    return ClientSide(setup), memory
+    return ClientSide(setup)
 
 
 def load_model(task: str, run: Run) -> Model:

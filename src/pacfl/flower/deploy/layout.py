@@ -14,6 +14,7 @@ from pacfl.flower.client_registry import NAME
 from pacfl.flower.deploy import approval, files, keys
 
 FILE: Final = "deploy.json"
+SITE: Final = "site.json"  # in the folder of a site: what it is
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
@@ -162,6 +163,8 @@ def write_site(  # its place in the deployment is two numbers
     script = files.supernode(deployment.hosts[0], deployment.port, port, partition, n_clients)
     _write(site / "start.sh", script, executable=True)
     _write(site / "site.config", "")
+    about = {"name": site.name, "server": f"{deployment.hosts[0]}:{deployment.port}", "partition": partition}
+    _write(site / SITE, json.dumps({**about, "sites": n_clients}, indent=2) + "\n")
 
 
 def _app(folder: Path, settings: Mapping[str, Mapping[str, Any]], seed: int) -> None:
