@@ -13,6 +13,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     "errors",
     "files",  # how a file is written: the standard library and nothing else
+    "folders",  # which kind of folder one is
     "npz",  # headers of arrays, checked for whoever reads them
     "settings",
     "plugins",

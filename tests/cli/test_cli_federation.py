@@ -37,7 +37,7 @@ def test_show_leads_with_the_answer_and_names_everybody(run: Run, folder: Path) 
 
 def test_show_prints_what_the_folder_says(run: Run, folder: Path) -> None:
     shown = json.loads(run("show", folder, "--json")[1])
-    assert shown == json.loads((folder / folders.SUMMARY).read_text())
+    assert shown == {"kind": "clusters", **json.loads((folder / folders.SUMMARY).read_text())}
     assert shown["answer"] == load_federation(folder).answer
     (folder / folders.SUMMARY).unlink()  # derived from the state
     assert json.loads(run("show", folder, "--json")[1]) == shown
@@ -158,7 +158,7 @@ def test_names_that_are_formulas_or_foreign_letters_are_drawn_and_controls_are_r
 
 
 def test_what_is_no_federation_is_said_with_the_remedy(run: Run, folder: Path, tmp_path: Path) -> None:
-    assert f"{tmp_path}: is no folder of a federation, and 0 runs" in flat(run("show", tmp_path)[2])
+    assert f"{tmp_path}: is no folder of a federation or of a run, and 0 runs" in flat(run("show", tmp_path)[2])
     err = run("join", folder, written(tmp_path, "g0-0", client(0, 0)))[2]
     assert "g0-0: already in the federation, nothing was changed; a new signature of a client is for" in flat(err)
 

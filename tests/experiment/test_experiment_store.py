@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from pacfl.errors import StoreError
+from pacfl.experiment import checkpoint
 from pacfl.experiment.checkpoint import ARRAYS, LISTS
 from pacfl.experiment.codec import decode, encode
 from pacfl.experiment.config import expand
@@ -441,3 +443,24 @@ def test_no_thread_changes_the_mask_of_another(tmp_path: Path) -> None:
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(before)
+
+
+def test_a_checkpoint_is_read_beside_the_process_that_saves_the_next_ones(folder: RunFolder) -> None:
+    """Whenever it is read, it is one of the states that were saved, whole, and nothing is deleted by reading."""
+    rounds = 6
+    saving = threading.Thread(
+        target=lambda: [folder.save_checkpoint({"round": t, "w": np.full(50, t)}) for t in range(rounds)]
+    )
+    folder.save_checkpoint({"round": 0, "w": np.zeros(50)})
+    saving.start()
+    seen = []
+    while saving.is_alive():
+        state = checkpoint.peek(folder.path)
+        assert state is not None
+        assert (state["w"] == state["round"]).all()
+        seen.append(state["round"])
+    saving.join()
+    assert seen == sorted(seen)
+    last = checkpoint.peek(folder.path)
+    assert last is not None
+    assert last["round"] == rounds - 1

@@ -206,9 +206,9 @@ def test_what_cannot_be_exported_is_refused(digits: RunFolder, tmp_path: Path) -
         export(digits.path, tmp_path / "export", client=9)
     with pytest.raises(StoreError, match="is no folder, and 0 runs in"):
         export("0123", tmp_path / "export", runs=tmp_path)
-    with pytest.raises(StoreError, match="not the folder of a run"):
+    with pytest.raises(StoreError, match="'pacfl export' needs the folder of a run"):
         export(tmp_path, tmp_path / "export")
-    (tmp_path / "clusters.json").write_text("{}")
+    (tmp_path / "proximity.npz").touch()
     with pytest.raises(StoreError, match="trains no models"):
         export(tmp_path, tmp_path / "export")
     with pytest.raises(DataError, match="a run knows them"):

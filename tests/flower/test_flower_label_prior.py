@@ -17,6 +17,7 @@ from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.flower import delivery
 from pacfl.flower.server import federate
 from pacfl.flower.site import Site, load_client
+from pacfl.folders import Folder
 from tests.flower.fake_grid import FakeGrid, client_loader
 from tests.flower.test_flower_hostile import HOSTILE, run_federated, with_arrays
 from tests.flower.test_flower_server import NODES, config, records
@@ -81,7 +82,7 @@ def test_sites_get_corrected_models_and_the_server_exports_those_of_clusters(
     grid = Sites(tmp_path)
     federate(grid, config(tmp_path / "f", "fedavg", rounds=1, settings=SETTINGS))
     federate(grid, config(tmp_path / "f", "fedavg", rounds=2, settings=SETTINGS))
-    exported = federation_models(tmp_path / "f", "small_task", (1, 8, 8))
+    exported = federation_models(Folder(tmp_path / "f", "server"), "small_task", (1, 8, 8))
     (cluster,) = (of.module.state_dict() for of in exported.models(None, personal=False))
     with pytest.raises(DataError, match=r"corrected for its class shares .*at its site"):
         list(exported.models("site-00", personal=False))

@@ -75,7 +75,7 @@ def test_runs_are_named_by_folder_by_hash_and_by_the_folder_of_all(runs: Path) -
 def test_a_word_that_names_no_run_is_refused(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="0 runs in"):
         gather(["no-such-hash"], runs)
-    with pytest.raises(StoreError, match="has no runs in it"):
+    with pytest.raises(StoreError, match="is a folder without clusters, runs"):
         gather([str(tmp_path)], runs)
 
 

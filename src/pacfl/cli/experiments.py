@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich import box
@@ -17,7 +17,7 @@ from rich.table import Table
 from pacfl.cli.backends import BackendName, backend_of
 from pacfl.cli.console import AsCsv, AsJson, app, err, out
 from pacfl.cli.display import count, display, run_names
-from pacfl.cli.federation_display import print_federation
+from pacfl.cli.federation_display import print_federation, print_server
 from pacfl.cli.result_tables import (
     cell,
     metrics_table,
@@ -36,12 +36,13 @@ from pacfl.experiment.store import RunFolder, all_folders, data_digest, folder_o
 from pacfl.experiment.summary import label, megabits_per_client, metric_of, scores
 from pacfl.experiment.swept import beside_label, swept_settings
 from pacfl.experiment.tested_on import choose, kinds, on_test
+from pacfl.folders import WORDS, Folder, Kind, recognise, required
 from pacfl.signatures import load_federation
-from pacfl.signatures.folder import is_federation
 
 if TYPE_CHECKING:
     pass
 
+FEDERATIONS: Final[tuple[Kind, ...]] = ("clusters", "server", "deployment")
 Runs = Annotated[Path, typer.Option("--runs", help="Folder in which runs are stored.")]
 DataFolder = Annotated[
     Path | None, typer.Option("--data", help="Folder with data sets. Default: $PACFL_DATA, or ./data.")
@@ -113,6 +114,8 @@ def run(
 @app.command("ls")
 def list_runs(runs: Runs = Path("runs"), as_json: AsJson = False) -> None:
     """List the stored runs."""
+    if recognise(runs) is not None:  # or nothing has run yet
+        required(runs, "ls", "runs")
     rows = []
     folders = all_folders(runs)
     contents = [folder.content() or {} for folder in folders]
@@ -148,7 +151,8 @@ def show(
     prefix: Annotated[
         str,
         typer.Argument(
-            metavar="HASH|FEDERATION", help="Of a run, or its beginning; or a folder made by 'pacfl cluster'."
+            metavar="HASH|FOLDER",
+            help="Hash of a run, or its beginning; or the folder of a run, of clusters, of a server, of a deployment.",
         ),
     ],
     runs: Runs = Path("runs"),
@@ -163,17 +167,20 @@ def show(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Show a run: its settings, results and versions. As CSV, a line for each round. Or a federation: its clusters."""
-    if is_federation(Path(prefix)):
+    """Show a run: its settings, results and versions (as CSV, a line for each round), or a federation: its clusters."""
+    known = recognise(Path(prefix))
+    if known is not None and known.kind in FEDERATIONS:
         given = [name for name, value in (("--target", target), ("--test", test), ("--csv", as_csv)) if value]
         if given:
-            raise DataError(f"{given[0]}: is for runs, and {prefix} is a federation; leave it out")
-        print_federation(load_federation(Path(prefix)), None, as_json)
+            raise DataError(f"{given[0]}: is for runs, and {prefix} is {WORDS[known.kind]}; leave it out")
+        _show_federation(known, as_json)
         return
+    runs = runs if known is None else required(Path(prefix), "show", "run", *FEDERATIONS).path.absolute().parent
     folders = all_folders(runs)
-    found = [folder for folder in folders if folder.path.name.startswith(prefix)]
+    name = prefix if known is None else Path(prefix).resolve().name
+    found = [folder for folder in folders if folder.path.name.startswith(name)]
     if len(found) != 1:
-        here = f"{prefix}: is no folder of a federation, and " if not found else ""
+        here = f"{prefix}: is no folder of a federation or of a run, and " if not found else ""
         raise StoreError(f"{here}{count(len(found), 'run')} in {runs} match {prefix!r}; 'pacfl ls' lists all")
     folder = found[0]
     content = folder.content() or {}
@@ -190,7 +197,9 @@ def show(
             scored["worse_than_alone"] = below_local(record, base, other)
     if as_json:
         result = results[0] if results else None
-        print(json.dumps({"run": content, "environment": environment, "result": result, "rounds": records}))
+        print(
+            json.dumps({"kind": "run", "run": content, "environment": environment, "result": result, "rounds": records})
+        )
     elif as_csv:
         print(table_of(records), end="")
     else:
@@ -201,6 +210,17 @@ def show(
             several = len(kinds(content)) > 1
             _print_results(results, f"{folder.path}, {test} test samples" if several and test else str(folder.path))
         out.print(_rounds_table(records))
+
+
+def _show_federation(folder: Folder, as_json: bool) -> None:
+    if folder.kind == "clusters":
+        print_federation(load_federation(folder.path), None, as_json)
+        if not as_json:
+            out.print(f"In {folder}", soft_wrap=True, markup=False, highlight=False)
+        return
+    from pacfl.experiment.federations import server_federation
+
+    print_server(server_federation(folder), as_json)
 
 
 @app.command("data")

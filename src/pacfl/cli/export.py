@@ -13,6 +13,7 @@ from pacfl.cli.signature_display import progress_bars
 from pacfl.cli.signature_options import ArrayName, Drop, Grey, Header, Resize, SchemaFile, reading
 from pacfl.errors import DataError
 from pacfl.exporting.formats import FormatName
+from pacfl.folders import recognise
 
 Output = Annotated[Path, typer.Option("-o", "--output", help="The folder to write, new or empty.")]
 
@@ -20,7 +21,7 @@ Output = Annotated[Path, typer.Option("-o", "--output", help="The folder to writ
 @app.command()
 def export(
     run: Annotated[
-        str, typer.Argument(help="The folder of a run or of a federation's server, or the beginning of a run's hash.")
+        str, typer.Argument(help="Folder of a run, of a server or of a deployment, or the beginning of a run's hash.")
     ],
     output: Output,
     format: Annotated[  # noqa: A002 - the name of the option
@@ -61,13 +62,16 @@ def export(
             force=force,
         )
     if as_json:
-        print(json.dumps({"folder": str(output), **manifest.content()}))
+        found = recognise(Path(run))
+        print(json.dumps({"kind": found.kind if found else "run", "folder": str(output), **manifest.content()}))
         return
     for file in manifest.files:
         size = (output / file.file).stat().st_size
         out.print(f"{output / file.file}: {size / 1e6:.2f} MB", soft_wrap=True, markup=False, highlight=False)
-    what = f"run {manifest.run}" if manifest.run else f"the federation {manifest.data}"
-    out.print(f"{output}: {count(len(manifest.files), 'model')} of {what}", markup=False, highlight=False)
+    what = f"run {manifest.run}" if manifest.run else f"the federation {manifest.data} ({recognise(Path(run))})"
+    out.print(
+        f"{output}: {count(len(manifest.files), 'model')} of {what}", soft_wrap=True, markup=False, highlight=False
+    )
 
 
 def _shape(text: str) -> tuple[int, ...]:

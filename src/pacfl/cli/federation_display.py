@@ -10,6 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from pacfl.cli.console import out
+from pacfl.cli.result_tables import value
+from pacfl.experiment.federations import ServerFederation
 from pacfl.signatures import Federation, Joined, Newcomer, Replaced
 from pacfl.signatures.federation import count
 from pacfl.subspace import Diagnosis
@@ -23,7 +25,7 @@ def print_federation(
 ) -> None:
     """The clusters, how far apart they are, and the evidence for them."""
     if as_json:
-        print(json.dumps({**federation.summary(), **more}))
+        print(json.dumps({"kind": "clusters", **federation.summary(), **more}))
         return
     evidence = federation.clustering.evidence
     out.print(f"[bold]{escape(federation.answer)}[/bold]", highlight=False)
@@ -51,6 +53,30 @@ def print_federation(
         out.print(f"Stored in {escape(str(folder))}", highlight=False)
 
 
+def print_server(found: ServerFederation, as_json: bool) -> None:
+    """The federation of a server: how far it is, its clusters, and the evidence if there are signatures."""
+    summary = found.summary()
+    if as_json:
+        print(json.dumps(summary))
+        return
+    rounds, score = summary["rounds"], value(summary["score"], summary["metric"])
+    out.print(
+        f"In {found.folder}: {summary['algorithm']}, {rounds['done']} of {rounds['planned']} rounds, "
+        f"{summary['metric']} of the models as received: {score}",
+        soft_wrap=True,
+        markup=False,
+        highlight=False,
+    )
+    if found.signatures is not None:
+        print_federation(found.signatures, None, as_json=False)
+        return
+    table = Table("cluster", "sites", "names")
+    for k, names in enumerate(found.clusters()):
+        if names:
+            table.add_row(str(k), str(len(names)), escape(", ".join(names)))
+    out.print(table)
+
+
 def print_diagnosis(diagnosis: Diagnosis) -> None:
     """The kind of difference, its size, and what to do; for a few clusters, also how each two differ."""
     out.print(f"[bold]Diagnosis:[/bold] {escape(diagnosis.words)}", highlight=False)
@@ -62,7 +88,7 @@ def print_diagnosis(diagnosis: Diagnosis) -> None:
 def print_left(federation: Federation, names: Sequence[str], folder: Path, as_json: bool) -> None:
     """The federation without clients that left."""
     if as_json:
-        print(json.dumps({"left": list(names), **federation.summary()}))
+        print(json.dumps({"kind": "clusters", "left": list(names), **federation.summary()}))
         return
     out.print(f"{escape(', '.join(names))} left. {escape(federation.answer)}", highlight=False)
     print_diagnosis(federation.diagnosis)
@@ -72,7 +98,7 @@ def print_left(federation: Federation, names: Sequence[str], folder: Path, as_js
 def print_replaced(replaced: Replaced, folder: Path, as_json: bool) -> None:
     """Whether a client drifted, and where it is now."""
     if as_json:
-        print(json.dumps(replaced.summary()))
+        print(json.dumps({"kind": "clusters", **replaced.summary()}))
         return
     name, drift = escape(replaced.name), replaced.drift
     said = "this is the signature that it had" if replaced.same else drift.words()
@@ -96,7 +122,7 @@ def print_joined(
 ) -> None:
     """The newcomers' clusters."""
     if as_json:
-        print(json.dumps({**joined.summary(), **more}))
+        print(json.dumps({"kind": "clusters", **joined.summary(), **more}))
         return
     federation = joined.federation
     for name in joined.placed:

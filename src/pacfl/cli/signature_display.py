@@ -23,6 +23,7 @@ from rich.table import Table
 
 from pacfl.cli.console import err, out
 from pacfl.features.encoders import in_words
+from pacfl.folders import Folder
 from pacfl.signatures import SignatureFile
 from pacfl.signatures.federation import count
 from pacfl.subspace import Explanation
@@ -68,11 +69,13 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
             timer.cancel()
 
 
-def print_explanation(found: Explanation, as_json: bool) -> None:
-    """Why two clients or clusters differ."""
+def print_explanation(found: Explanation, folder: Folder, as_json: bool) -> None:
+    """Why two clients or clusters differ; `kind` is that of the difference, so the folder has its own."""
     if as_json:
-        print(json.dumps(found.as_json(), allow_nan=False))
+        of = {"path": str(folder.path), "kind": folder.kind}
+        print(json.dumps({**found.as_json(), "folder": of}, allow_nan=False))
         return
+    out.print(f"In {folder}:", soft_wrap=True, markup=False, highlight=False)
     out.print(escape(found.words), highlight=False)
     a, b = found.names
     for title, headings, rows in _explaining_tables(found, a, b):

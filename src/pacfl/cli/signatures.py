@@ -2,9 +2,9 @@
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.markup import escape
@@ -38,9 +38,9 @@ from pacfl.cli.signature_options import (
 )
 from pacfl.errors import MissingLibraryError
 from pacfl.features.images import SkippedWarning
+from pacfl.folders import Kind, required
 from pacfl.signatures import (
     cluster_files,
-    explain_pair,
     figures,
     join_files,
     leave_federation,
@@ -50,6 +50,8 @@ from pacfl.signatures import (
 )
 from pacfl.signatures import demo as digits
 from pacfl.subspace import Compare, Linkage, Measure
+
+NO_SIGNATURES: Final[Mapping[Kind, str]] = dict.fromkeys(("run", "runs"), "runs store no signatures")
 
 
 @app.command()
@@ -243,16 +245,21 @@ def replace(
 
 @app.command()
 def explain(
-    folder: Annotated[Path, typer.Argument(metavar="FEDERATION", help="Folder made by 'pacfl cluster'.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FEDERATION", help="Folder of clusters, of a server, or of a deployment.")
+    ],
     a: Annotated[str, typer.Argument(help="A client, by its name; with --clusters, a cluster, by its number.")],
     b: Annotated[str, typer.Argument(help="Another one.")],
     clusters: Annotated[bool, typer.Option("--clusters", help="A and B are numbers of clusters.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say why two clients, or two clusters, differ: which features and classes, and how far above noise."""
+    known = required(folder, "explain", "clusters", "server", "deployment", why=NO_SIGNATURES)
     with progress_bars():
-        found = explain_pair(folder, a, b, between="clusters" if clusters else "clients")
-    print_explanation(found, as_json)
+        from pacfl.experiment.federations import federation_in
+
+        found = federation_in(known).explain(a, b, "clusters" if clusters else "clients")
+    print_explanation(found, known, as_json)
 
 
 @app.command()

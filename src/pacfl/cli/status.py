@@ -1,9 +1,9 @@
 """Is a federation all right? status, deploy status."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.markup import escape
@@ -14,21 +14,32 @@ from pacfl.cli.deploy import Folder, deploy, needs_flower
 from pacfl.cli.result_tables import value
 from pacfl.experiment.summary import metric_of
 from pacfl.flower import health
+from pacfl.folders import Kind, recognise, required
 
+NO_SERVER: Final[Mapping[Kind, str]] = dict.fromkeys(("clusters", "run", "runs"), "no server writes a status there")
 CODES = "0 all is well, 3 nothing runs here, 4 stalled, 5 failed or stopped, 6 it runs, with a problem."
 
 
 @app.command("status", help=f"Show rounds, clusters, sites, and problems with what to do. Exit codes: {CODES}")
 def federation_status(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The server's federation.folder.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Of a server (its federation.folder), or of a deployment.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Show the status of a federation."""
-    problems = health.problems(folder)
-    status = health.described(folder)
+    known = recognise(folder)
+    if known is not None:
+        required(folder, "status", "server", "deployment", why=NO_SERVER)
+    where = folder if known is None else known.federation
+    problems = health.problems(where)
+    status = health.described(where)
     if as_json:
-        print(json.dumps({**(status or {"phase": None}), "problems": _sentences(problems)}))
+        kind = None if known is None else known.kind
+        print(json.dumps({"kind": kind, **(status or {"phase": None}), "problems": _sentences(problems)}))
     else:
+        if known is not None:
+            out.print(str(known), soft_wrap=True, markup=False, highlight=False)
         _show(status, problems)
     raise typer.Exit(health.exit_code(problems))
 
@@ -41,7 +52,7 @@ def deployment_status(folder: Folder, as_json: AsJson = False) -> None:
     processes, problems = loopback.state(folder)
     status = health.described(loopback.federation(folder))
     if as_json:
-        content = {"processes": processes, "federation": status, "problems": _sentences(problems)}
+        content = {"kind": "deployment", "processes": processes, "federation": status, "problems": _sentences(problems)}
         print(json.dumps(content))
     else:
         for name, pid in processes.items():

@@ -72,6 +72,19 @@ def load(folder: Path, at_most: int) -> tuple[dict[str, Any], Saved] | None:
     return None
 
 
+def peek(folder: Path, tries: int = 5) -> dict[str, Any] | None:
+    """The newest whole state, while another process may save the next one; nothing is deleted. None if there is none.
+
+    Arrays of a list that was replaced meanwhile are gone: then the new list is read.
+    """
+    for path in (folder / name for _ in range(tries) for name in LISTS):
+        try:
+            return _read_state(folder, path, delete=False)[0]
+        except (DamagedError, FileNotFoundError):
+            continue
+    return None
+
+
 def store(folder: Path, name: str, value: Mapping[str, Any]) -> None:
     """Store a value in one step: the list NAME.json, and its arrays in the folder NAME."""
     (folder / name).mkdir(exist_ok=True)
@@ -100,22 +113,22 @@ def drop_stored(folder: Path, name: str) -> None:
     shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _read_state(folder: Path, path: Path) -> tuple[dict[str, Any], Saved]:
-    """The state that a list of a checkpoint describes."""
-    state, saved = _read_value(folder / ARRAYS, path)
+def _read_state(folder: Path, path: Path, delete: bool = True) -> tuple[dict[str, Any], Saved]:
+    """The state that a list of a checkpoint describes; delete: arrays that are damaged."""
+    state, saved = _read_value(folder / ARRAYS, path, delete)
     if not isinstance(state.get("round"), int):
         raise DamagedError(path)
     return state, saved
 
 
-def _read_value(folder: Path, path: Path) -> tuple[dict[str, Any], Saved]:
+def _read_value(folder: Path, path: Path, delete: bool = True) -> tuple[dict[str, Any], Saved]:
     """What a list describes. Whoever can write a list can also sign it: its content is checked too."""
     body = _read_list(path)
     try:
         files = dict(body["arrays"])
         if not all(re.fullmatch("[0-9a-f]{64}", file) for file in files.values()):
             raise DamagedError(path)  # a name that could lead out of the folder
-        read = {file: _read_array(folder / file) for file in sorted(set(files.values()))}
+        read = {file: _read_array(folder / file, delete) for file in sorted(set(files.values()))}
         value = decode(body["tree"], {name: read[file] for name, file in files.items()})
         if not isinstance(value, dict):
             raise DamagedError(path)
@@ -150,10 +163,14 @@ def _write_array(folder: Path, array: NDArray[Any]) -> str:
     return name
 
 
-def _read_array(path: Path) -> NDArray[Any]:
-    content = path.read_bytes() if path.exists() else b""
+def _read_array(path: Path, delete: bool) -> NDArray[Any]:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        content = b""
     if hashlib.sha256(content).hexdigest() != path.name:
-        path.unlink(missing_ok=True)
+        if delete:
+            path.unlink(missing_ok=True)
         raise DamagedError(path)
     array: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
     return array

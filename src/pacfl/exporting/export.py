@@ -12,6 +12,7 @@ from pacfl.exporting.federations import federation_models
 from pacfl.exporting.folder import Manifest, ModelOf, check_output, write_folder
 from pacfl.exporting.formats import FORMATS, FormatName
 from pacfl.exporting.runs import result_models, run_models
+from pacfl.folders import WORDS, recognise, required
 from pacfl.settings import suggestion
 
 
@@ -69,11 +70,11 @@ def find_models(
     name: str, runs: Path, data: Path | None, task: str | None = None, input_shape: tuple[int, ...] | None = None
 ) -> Exportable:
     """The models of a run, by its folder or the beginning of its hash, or of the folder of a server."""
-    path = Path(name)
-    if (path / "checkpoint.json").exists() and not (path / "run.json").exists():
+    folder = recognise(Path(name))
+    if folder is not None and folder.kind in ("server", "deployment"):
         if data is not None:
-            raise DataError(f"{path}: is the folder of a server, which has no data; leave out --data")
-        return federation_models(path, task, input_shape)
+            raise DataError(f"{name}: is {WORDS[folder.kind]}, and a server has no data; leave out --data")
+        return federation_models(folder, task, input_shape)
     if task is not None or input_shape is not None:
         raise DataError(f"{name}: --task and --input-shape are for the folder of a server; a run knows them")
     return run_models(find_run(name, runs), data)
@@ -82,12 +83,9 @@ def find_models(
 def find_run(name: str, runs: Path) -> RunFolder:
     """The run of a folder, or of the beginning of a hash."""
     path = Path(name)
-    if (path / "run.json").exists():
-        return RunFolder(path)
-    if (path / "clusters.json").exists():
-        raise StoreError(f"{path}: has the clusters of 'pacfl cluster', which trains no models; give a run")
     if path.is_dir():
-        raise StoreError(f"{path}: is not the folder of a run; 'pacfl ls --runs {path}' lists the runs in it, if any")
+        required(path, "export", "run", "server", "deployment", why={"clusters": "'pacfl cluster' trains no models"})
+        return RunFolder(path)
     found = [folder for folder in all_folders(runs) if folder.path.name.startswith(name)]
     if len(found) != 1:
         raise StoreError(f"{name}: is no folder, and {len(found)} runs in {runs} begin so; 'pacfl ls' lists them")

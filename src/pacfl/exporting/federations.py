@@ -3,18 +3,20 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
+from pacfl import plugins
 from pacfl.data.preprocessing import Preprocessing
 from pacfl.errors import ConfigError, DataError, StoreError
-from pacfl.experiment.store import RunFolder, owned
+from pacfl.experiment.checkpoint import peek
+from pacfl.experiment.store import RunFolder
 from pacfl.experiment.summary import label
 from pacfl.exporting.card import CardFacts, privacy_spent, scores_of
 from pacfl.exporting.folder import Manifest, ModelOf
 from pacfl.exporting.formats import FormatName
 from pacfl.exporting.portable import examples, portable
 from pacfl.exporting.runs import OUTPUTS, words
+from pacfl.folders import Folder
 from pacfl.learning.losses import find_loss
 from pacfl.learning.model import Model, as_model
 
@@ -23,7 +25,7 @@ from pacfl.learning.model import Model, as_model
 class FederationModels:
     """The models that a server has: those of its clusters. What samples are before a model takes them, sites know."""
 
-    folder: RunFolder
+    folder: Folder
     content: Mapping[str, Any]  # the settings
     state: Any
     model: Model
@@ -61,19 +63,19 @@ class FederationModels:
             sample = torch.from_numpy(examples(self.preprocessing, 1))
             outputs = portable(self.model.build(), self.preprocessing)(sample).numel()
         clients = {self._name(c): {"cluster": int(k)} for c, k in self.state.cluster_of.items()}
-        about = (None, self._label, self.folder.path.name, self._targets())
+        about = (None, self._label, self.folder.name, self._targets())
         return Manifest(name, *about, tuple(map(str, range(outputs))), None, clients)
 
     def facts(self) -> CardFacts:
         """What the card says."""
-        records = self.folder.records()
+        records = RunFolder(self.folder.federation).records()
         evaluated: Mapping[str, Any] = next((record for record in reversed(records) if "loss" in record), {})
         privacy = {**self.content["algorithm"], **self.content.get("aggregation", {})}
         clusters: dict[int, list[str]] = {}
         for client, k in self.state.cluster_of.items():
             clusters.setdefault(int(k), []).append(self._name(client))
         return CardFacts(
-            title=f"Models of {self._label} in the federation {self.folder.path.name}",
+            title=f"Models of {self._label} in the federation {self.folder.name}",
             method=f"Federated learning of sites, with {self._label}, by pacfl.",
             data={"clients": len(self.state.cluster_of), "samples": "at the sites; the server has none"},
             training={
@@ -98,16 +100,16 @@ class FederationModels:
         return find_loss(self.content["learning"].get("loss", "cross-entropy")).targets
 
 
-def federation_models(path: Path, task: str | None, input_shape: tuple[int, ...] | None) -> FederationModels:
-    """The models of a server's folder; `task` is the module with build_model, if the folder does not say.
+def federation_models(folder: Folder, task: str | None, input_shape: tuple[int, ...] | None) -> FederationModels:
+    """The models of a server's folder, or of a deployment's; `task` is the module with build_model, if none is stored.
 
     input_shape: of one input of the model. The server has no data that could say.
     """
-    folder = RunFolder(path)
-    with owned(folder):
-        checkpoint = folder.load_checkpoint()
+    path, checkpoint = folder.path, peek(folder.federation)
     if checkpoint is None or "state" not in checkpoint:
         raise StoreError(f"{path}: has no finished round, so there are no models yet")
+    if folder.kind == "deployment":
+        plugins.search_in(path / "app")  # where its own modules are
     task = task or checkpoint.get("task")
     if task is None:
         raise StoreError(f"{path}: does not say which module has build_model; give it with --task")

@@ -12,7 +12,7 @@ from pacfl.experiment.seeds import SeedMean, mark_best, seed_mean
 from pacfl.experiment.swept import in_words
 from pacfl.learning.metrics import METRICS
 from pacfl.report.summary import NEWCOMERS, ON_TEST, RunSummary
-from pacfl.report.titles import description, differing_in_rows, row_settings, titles
+from pacfl.report.titles import description, differing_in_rows, row_settings, site_description, titles
 
 PROTOCOL_ORDER: Final = (
     *("received", "personal", "last_trained"),
@@ -25,6 +25,7 @@ class Row:
     """One algorithm with one setting of local training, over its seeds."""
 
     algorithm: str
+    progress: str  # of runs that are not finished, in words
     training: str  # the settings in which it differs from other rows
     runs: tuple[RunSummary, ...]
     scores: Mapping[str, SeedMean]  # of the primary metric, by protocol
@@ -71,15 +72,26 @@ class Experiment:
 def experiments(runs: Sequence[RunSummary]) -> list[Experiment]:
     """Runs grouped by the settings that make them comparable."""
     found = [_experiment(members) for members in _grouped(runs, comparable_settings)]
-    names = titles([experiment.runs[0].settings for experiment in found])
-    return [
+    simulated = [experiment for experiment in found if experiment.runs[0].federation is None]
+    names = titles([experiment.runs[0].settings for experiment in simulated])
+    named = (
         replace(experiment, title=name if names.count(name) == 1 else f"{name}, {experiment.metric}")
-        for experiment, name in zip(found, names, strict=True)
-    ]
+        for experiment, name in zip(simulated, names, strict=True)
+    )
+    return [*named, *(_real(experiment) for experiment in found if experiment.runs[0].federation is not None)]
+
+
+def _real(experiment: Experiment) -> Experiment:
+    """An experiment that is a federation of real sites."""
+    (run,) = experiment.runs
+    words = site_description(run.settings, len(run.clients.names), run.unfinished)
+    return replace(experiment, title=f"{run.federation}: training at its sites", description=words)
 
 
 def comparable_settings(run: RunSummary) -> Any:
     """What runs must have in common to be compared."""
+    if run.federation is not None:
+        return run.hash
     schedule = {key: value for key, value in run.settings["schedule"].items() if key not in EVALUATION_SETTINGS}
     return run.settings["data"], run.settings["model"], schedule, run.metric
 
@@ -87,11 +99,12 @@ def comparable_settings(run: RunSummary) -> Any:
 def _experiment(runs: Sequence[RunSummary]) -> Experiment:
     known = {protocol for run in runs for protocol in run.scores}
     protocols = tuple(sorted(known, key=protocol_place))
-    members = _grouped(runs, lambda run: (run.algorithm, row_settings(run.settings)))
+    members = _grouped(runs, lambda run: (run.algorithm, row_settings(run.settings), run.unfinished is None))
     scores = _scores(members, protocols)
     differ = differing_in_rows([run.settings for run in runs])
     rows = (_row(own, of_row, differ) for own, of_row in zip(members, scores, strict=True))
-    return Experiment("", description([run.settings for run in runs]), protocols, tuple(rows))
+    words = "" if runs[0].federation is not None else description([run.settings for run in runs])
+    return Experiment("", words, protocols, tuple(rows))
 
 
 def protocol_place(protocol: str) -> tuple[str, int, str]:
@@ -119,8 +132,12 @@ def _scores(members: Sequence[Sequence[RunSummary]], protocols: Sequence[str]) -
         means = {i: [float(np.nanmean(run.scores[protocol])) for run in members[i]] for i in evaluated}
         by_seed = [{run.seed: sign * mean for run, mean in zip(members[i], means[i], strict=True)} for i in evaluated]
         over = [seed_mean({run.hash: m for run, m in zip(members[i], means[i], strict=True)}) for i in evaluated]
-        for i, marked in zip(evaluated, mark_best(over, by_seed), strict=True):
-            rows[i][protocol] = marked
+        for i, mean in zip(evaluated, over, strict=True):
+            rows[i][protocol] = mean
+        ended = [j for j, i in enumerate(evaluated) if members[i][0].unfinished is None]
+        marks = mark_best([over[j] for j in ended], [by_seed[j] for j in ended])
+        for j, marked in zip(ended, marks, strict=True):
+            rows[evaluated[j]][protocol] = marked
     return rows
 
 
@@ -140,6 +157,7 @@ def _row(runs: Sequence[RunSummary], scores: Mapping[str, SeedMean], differ: Seq
     own = row_settings(runs[0].settings)
     return Row(
         algorithm=runs[0].algorithm,
+        progress=_progress(runs),
         training=", ".join(f"{key} {in_words(own[key])}" for key in differ if key in own),
         runs=tuple(runs),
         scores=scores,
@@ -152,6 +170,13 @@ def _row(runs: Sequence[RunSummary], scores: Mapping[str, SeedMean], differ: Seq
         megabits=seed_mean({run.hash: run.megabits for run in runs}),
         megabytes=seed_mean({run.hash: (run.bytes_down + run.bytes_up) / 1e6 for run in runs}),
     )
+
+
+def _progress(runs: Sequence[RunSummary]) -> str:
+    """How far runs are that are not finished: "round 3 of 10"."""
+    rounds = [run.unfinished for run in runs if run.unfinished is not None]
+    least, most = (f(done for done, _ in rounds) for f in (min, max)) if rounds else (0, 0)
+    return f"round {least}{f' to {most}' if most > least else ''} of {rounds[0][1]}" if rounds else ""
 
 
 def _below_received(run: RunSummary) -> float | None:

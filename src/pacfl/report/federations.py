@@ -1,16 +1,15 @@
-"""A folder that `pacfl cluster` wrote -> plain data."""
+"""Signatures in a folder of clusters or of a server -> plain data."""
 
 import hashlib
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from pacfl.errors import DataError
+from pacfl.folders import CLUSTERS, Folder
 from pacfl.report.summary import ClientClustering, Clients, SignatureFederation
 from pacfl.signatures import Federation
-from pacfl.signatures import folder as folders
 from pacfl.signatures.explaining import explanations
 from pacfl.subspace import MergeSuggestion
 from pacfl.subspace.compared import compared
@@ -20,16 +19,16 @@ MOST_PAIRS: Final = 66  # of clusters that are all explained; of more, each clus
 MOST_EXPLAINED: Final = 200
 
 
-def read(folder: Path) -> SignatureFederation:
-    """What `pacfl cluster` wrote."""
-    stored = folders.load(folder)
+def read(folder: Folder, stored: Federation) -> SignatureFederation:
+    """The clusters of the signatures that are stored in a folder."""
     clustering, n = stored.clustering, len(stored.names)
     if n < 2:
-        raise DataError(f"{folder}: has one client, so there is nothing to cluster; let others join first")
+        raise DataError(f"{folder.path}: has one client, so there is nothing to cluster; let others join first")
     pairs = cluster_pairs(evidence_on(stored.clients(), clustering), MOST_PAIRS)
     return SignatureFederation(
-        name=folder.resolve().name,
-        hash=hashlib.blake2b((folder / folders.STATE).read_bytes(), digest_size=8).hexdigest(),
+        name=folder.name,
+        hash=_digest(stored) if folder.kind != "clusters" else _hash((folder.path / CLUSTERS).read_bytes()),
+        kind=folder.kind,
         clients=Clients.named(stored.names, [one.samples for one in stored.descriptions]),
         clustering=ClientClustering(
             np.arange(n),
@@ -49,6 +48,16 @@ def read(folder: Path) -> SignatureFederation:
             *(f"{name} {one.words()}; {one.fits_now()}" for name, one in stored.drifted.items()),
         ),
     )
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def _digest(stored: Federation) -> str:
+    """Of the names, signatures and clusters that a server has."""
+    arrays = (*stored.bases, stored.clustering.labels)
+    return _hash("\n".join(stored.names).encode() + b"".join(np.ascontiguousarray(one).tobytes() for one in arrays))
 
 
 def _merge(stored: Federation, name: str) -> MergeSuggestion:

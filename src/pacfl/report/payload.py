@@ -83,7 +83,7 @@ def _experiment(experiment: Experiment) -> dict[str, Any]:
         "higherIsBetter": experiment.higher_is_better,
         "curves": [experiment.metric, *experiment.metrics, "loss"],
         "shares": [name for name in (experiment.metric, *experiment.metrics) if in_percent(name)],
-        "rows": [f"{row.algorithm} {row.training}".strip() for row in experiment.rows],
+        "rows": [" ".join(filter(None, (row.algorithm, row.training, row.progress))) for row in experiment.rows],
         "clients": {str(seed): _clients(of_seed) for seed, of_seed in sorted(clients.items())},
         "runs": [{"row": i, **_run(run)} for i, run in runs],
     }

@@ -10,101 +10,46 @@ from pacfl.errors import StoreError
 from pacfl.experiment.compare import below_local, local_baseline, n_rounds
 from pacfl.experiment.description import load_clustering
 from pacfl.experiment.store import RunFolder
-from pacfl.experiment.summary import label, megabits_per_client, metric_of, scores
-from pacfl.experiment.tested_on import on_test
-from pacfl.report.summary import NEWCOMERS, ON_TEST, Array, ClientClustering, Clients, Evaluation, RunSummary
+from pacfl.experiment.summary import label, megabits_per_client
+from pacfl.report.records import Record, array, outcome, prefix
+from pacfl.report.summary import ClientClustering, Clients, RunSummary
 from pacfl.subspace import MergeSuggestion
 from pacfl.subspace.compared import compared
 from pacfl.subspace.newcomers import place
 
-Record = Mapping[str, Any]
-
 
 def read(folder: RunFolder, solo: Sequence[RunFolder] = ()) -> RunSummary:
-    """One finished run; solo: the runs among which its local baseline is looked for."""
+    """A run, as far as it is; solo: the runs among which the local baseline of a finished one is looked for."""
     result, settings, records = folder.result(), folder.content(), folder.records()
-    if result is None or settings is None or not records:
-        raise StoreError(f"{folder.path}: has no finished run in it; 'pacfl run' resumes it")
+    if settings is None or not records:
+        raise StoreError(f"{folder.path}: has no round of a run in it; 'pacfl run' resumes it")
     n = int(settings["data"]["clients"])
     rounds = n_rounds(folder)
-    last = {p: by for i, record in enumerate(records) for p, by in _scores(record, newcomers=i > rounds).items()}
+    ends = [min(i + 1, rounds) for i in range(len(records))]
+    found = outcome(records, ends, n, late=rounds + 1, only_latest=result is None)
     clustered = settings["algorithm"]["name"] != "solo"  # where every client has a model of its own
     return RunSummary(
-        hash=result["hash"],
+        hash=folder.path.name if result is None else result["hash"],
         seed=settings["seed"],
         algorithm=label(settings["algorithm"], settings.get("aggregation", {})),
         settings=settings,
-        evaluations=tuple(_evaluations(records, rounds)),
-        metric=metric_of(result),
-        scores={protocol: _array({c: s[0] for c, s in by["by_client"].items()}, n) for protocol, by in last.items()},
-        metrics={
-            name: {protocol: by["means"][name] for protocol, by in last.items() if name in by["means"]}
-            for name in result.get("metrics", {})
-        },
-        worst_tenth={protocol: by["worst_tenth"] for protocol, by in last.items()},
-        below_local=_below_local(folder, records, rounds, solo),
-        clusters=result["clusters"] if clustered else None,
-        ari=result["ari"] if clustered else None,
-        cluster_of=_array(records[-1]["cluster_of"], n, -1).astype(np.int64),
-        bytes_down=result["bytes_down"],
-        bytes_up=result["bytes_up"],
+        evaluations=found.evaluations,
+        metric=found.metric,
+        scores=found.scores,
+        metrics=found.metrics,
+        worst_tenth=found.worst_tenth,
+        below_local={} if result is None else _below_local(folder, records, rounds, solo),
+        clusters=records[-1]["clusters"] if clustered else None,
+        ari=records[-1]["ari"] if clustered else None,
+        cluster_of=array(records[-1]["cluster_of"], n, -1).astype(np.int64),
+        bytes_down=sum(record["bytes_down"] for record in records),
+        bytes_up=sum(record["bytes_up"] for record in records),
         megabits=megabits_per_client(records),
-        seconds=result["seconds"],
+        seconds=None if result is None else result["seconds"],
         clients=_clients(folder, n),
         clustering=_clustering(folder, {int(c) for c in records[0]["cluster_of"]}),
+        unfinished=(ends[-1], rounds) if result is None else None,
     )
-
-
-def _scores(record: Record, newcomers: bool) -> dict[str, dict[str, Any]]:
-    """Scores of a record by protocol.
-
-    Those of newcomers, evaluated separately, and those on other test samples are under names of their own.
-    """
-    own = _of_kind(record, _prefix(None, newcomers), newcomers)
-    for kind in record.get("tests", {}):
-        own |= _of_kind(on_test(record, kind), _prefix(kind, newcomers), newcomers)
-    return own
-
-
-def _prefix(kind: str | None, newcomers: bool) -> str:
-    return ("" if kind is None else kind + ON_TEST) + (NEWCOMERS if newcomers else "")
-
-
-def _of_kind(record: Record, prefix: str, newcomers: bool) -> dict[str, dict[str, Any]]:
-    return {
-        prefix + protocol: {
-            "by_client": record["by_client"][protocol],
-            "worst_tenth": scores(record)[protocol]["worst_tenth"],
-            "means": _means(record, protocol),
-        }
-        for protocol in record.get("by_client", {})
-        if not (newcomers and protocol == "last_trained")  # newcomers have trained nothing yet
-    }
-
-
-def _means(record: Record, protocol: str) -> dict[str, float]:
-    """Of the primary metric, of the others that are defined for some client, and of the loss."""
-    others = {name: by[protocol]["mean"] for name, by in record.get("metrics", {}).items()}
-    named = {metric_of(record): scores(record)[protocol]["mean"], **others, "loss": record["loss"][protocol]["mean"]}
-    return {name: mean for name, mean in named.items() if mean is not None}
-
-
-def _evaluations(records: Sequence[Record], rounds: int) -> list[Evaluation]:
-    """One for each number of rounds: the last round is often evaluated again at the end, by more protocols."""
-    found: dict[int, Evaluation] = {}
-    for i, record in enumerate(records):
-        new = {protocol: by["means"] for protocol, by in _scores(record, newcomers=i > rounds).items()}
-        if not new:
-            continue
-        t = min(i + 1, rounds)
-        before = found.get(t) or Evaluation(t, megabits_per_client(records[: i + 1]), {})
-        names = dict.fromkeys((*before.means, *(name for means in new.values() for name in means)))
-        means = {
-            name: {**before.means.get(name, {}), **{p: own[name] for p, own in new.items() if name in own}}
-            for name in names
-        }
-        found[t] = replace(before, means=means)
-    return list(found.values())
 
 
 def _below_local(
@@ -119,18 +64,12 @@ def _below_local(
     if len(records) > rounds + 1:
         pairs.append((records[-1], theirs[-1], True))
     shares = {
-        _prefix(kind, newcomers) + protocol: share
+        prefix(kind, newcomers) + protocol: share
         for own, base, newcomers in pairs
         for kind in (None, *own.get("tests", {}))
         for protocol, share in below_local(own, base, kind).items()
     }
     return {protocol: share for protocol, share in shares.items() if share is not None}
-
-
-def _array(by_client: Mapping[str, float], n: int, missing: float = np.nan) -> Array:
-    array = np.full(n, missing)
-    array[[int(c) for c in by_client]] = list(by_client.values())
-    return array
 
 
 def _clients(folder: RunFolder, n: int) -> Clients:

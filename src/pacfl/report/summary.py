@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.folders import Kind
 from pacfl.subspace import Clustering, Diagnosis, Explanation, MergeSuggestion
 from pacfl.subspace.compared import Compared
 
@@ -56,7 +57,7 @@ class ClientClustering:
 
 @dataclass(frozen=True, eq=False)
 class RunSummary:
-    """A finished run: one algorithm, one seed."""
+    """A run: one algorithm, one seed."""
 
     hash: str
     seed: int
@@ -74,17 +75,20 @@ class RunSummary:
     bytes_down: int
     bytes_up: int
     megabits: float
-    seconds: float
+    seconds: float | None  # None while it runs
     clients: Clients
     clustering: ClientClustering | None = None
+    unfinished: tuple[int, int] | None = None  # rounds so far, and all; None once it is finished
+    federation: str | None = None  # the name of the federation of real sites that it is, if it is one
 
 
 @dataclass(frozen=True, eq=False)
 class SignatureFederation:
-    """Parties whose signatures were clustered (`pacfl cluster`); nothing was trained."""
+    """Parties whose signatures were clustered, by `pacfl cluster` or by a server."""
 
     name: str
     hash: str  # of everything in the folder
+    kind: Kind  # of the folder
     clients: Clients
     clustering: ClientClustering
     answer: str  # in one sentence

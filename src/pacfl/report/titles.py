@@ -41,6 +41,17 @@ def description(runs: Sequence[Settings]) -> str:
     )
 
 
+def site_description(run: Settings, n_sites: int, unfinished: tuple[int, int] | None) -> str:
+    """What a federation of real sites trains, in sentences; their data and model are not known here."""
+    training = ", ".join(f"{_word(key)} {in_words(value)}" for key, value in flatten(run["learning"]).items())
+    rounds = "all rounds are done" if unfinished is None else f"{unfinished[0]} of {unfinished[1]} rounds are done"
+    return (
+        f"Federation of {n_sites} sites, each with its own data: {rounds}, with "
+        f"{100 * run['schedule']['participation']:.4g} % of the sites in each. Local training: {training}. "
+        f"Seed {run['seed']}."
+    )
+
+
 def row_settings(run: Settings) -> dict[str, Any]:
     """What else may differ between runs on the same data: the settings of local training, and where it took place."""
     flat = flatten({name: value for name, value in run.items() if name not in _NOT_OF_ROWS})

@@ -2,7 +2,7 @@
 
 import unicodedata
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from pacfl.features import encoders
 from pacfl.features.reading import Array, Reading, read_samples
 from pacfl.features.tables import stem_of
 from pacfl.files import locked
+from pacfl.folders import Kind, required
 from pacfl.signatures import figures, sigfile
 from pacfl.signatures.federation import Federation, Joined, Progress, federate, join
 from pacfl.signatures.folder import check_output, load, save
@@ -27,6 +28,9 @@ from pacfl.subspace.explanation import Between
 SUFFIX: Final = ".sig"
 DELTA: Final = 1e-5
 UNPRINTABLE: Final = ("Cc", "Cs")  # categories of characters: controls, and bytes that are no text
+SITES_JOIN: Final[Mapping[Kind, str]] = dict.fromkeys(
+    ("server", "deployment"), "sites send their signatures to the server themselves"
+)
 ENOUGH_SAMPLES: Final = 10  # per direction: with fewer, directions resemble single samples
 
 
@@ -137,7 +141,7 @@ def join_files(
     reading: where samples, labels and groups are in newcomers' data files; the rest is as for the federation. Its
     encoder is needed only where that of the federation is not built in.
     """
-    _check_folder(folder)
+    required(folder, "join", "clusters", error=DataError, why=SITES_JOIN)
     with locked(folder):
         federation = load(folder)
         settings, rank = federation.settings, None
@@ -184,13 +188,13 @@ def explain_pair(folder: Path, a: str | int, b: str | int, *, between: Between =
 
 def load_federation(folder: Path) -> Federation:
     """The federation in a folder: who is in it, clusters, evidence, diagnosis."""
-    _check_folder(folder)
+    required(folder, "show", "clusters", error=DataError)
     return load(folder)
 
 
 def leave_federation(folder: Path, names: Collection[str], *, pictures: figures.Picture | None = None) -> Federation:
     """The federation in a folder without some clients, written back. Nobody else moves."""
-    _check_folder(folder)
+    required(folder, "leave", "clusters", error=DataError, why=SITES_JOIN)
     with locked(folder):
         federation = leave(load(folder), names)
         save(federation, folder, pictures)
@@ -202,7 +206,7 @@ def replace_file(folder: Path, path: Path, *, move: bool = False, pictures: figu
 
     move: a client that drifted moves to the cluster in which it would be placed now; otherwise it stays.
     """
-    _check_folder(folder)
+    required(folder, "replace", "clusters", error=DataError, why=SITES_JOIN)
     if path.suffix != SUFFIX:
         raise DataError(f"{path}: is no signature file; sign the data first: pacfl sign {path} -o NAME.sig")
     with locked(folder):
@@ -211,11 +215,6 @@ def replace_file(folder: Path, path: Path, *, move: bool = False, pictures: figu
         if replaced.federation is not federation:
             save(replaced.federation, folder, pictures)
     return replaced
-
-
-def _check_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        raise DataError(f"{folder}: there is no such folder; make one with 'pacfl cluster ... -o {folder}'")
 
 
 def _open_clients(

@@ -11,6 +11,7 @@ from scipy.spatial.distance import squareform
 
 from pacfl.errors import DataError
 from pacfl.files import replaced, write_atomically
+from pacfl.folders import CLUSTERS
 from pacfl.npz import archive_shapes
 from pacfl.signatures import class_state, column_arrays, explaining, figures
 from pacfl.signatures.federation import FORMAT, Federation
@@ -21,7 +22,7 @@ from pacfl.subspace.hierarchy import check_proximity
 from pacfl.subspace.proximity import stack
 
 READABLE: Final = (3, 4, 5)  # 3 had no descriptions of clients, 4 nothing about who came and left
-STATE: Final = "proximity.npz"
+STATE: Final = CLUSTERS
 SUMMARY: Final = "clusters.json"
 FILES: Final = (STATE, SUMMARY, *figures.FILES, ".lock")  # the last one is made by locked()
 
@@ -42,11 +43,6 @@ def check_output(folder: Path, force: bool = False) -> None:
             f"{folder}: holds a federation; add clients to it with 'pacfl join', name a new folder, "
             "or replace it with --force"
         )
-
-
-def is_federation(folder: Path) -> bool:
-    """Whether `pacfl cluster` wrote the folder."""
-    return (folder / STATE).exists()
 
 
 def save(federation: Federation, folder: Path, pictures: figures.Picture | None = None) -> None:

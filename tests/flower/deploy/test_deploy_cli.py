@@ -90,6 +90,7 @@ def test_init_writes_a_deployment_whose_processes_are_down(tmp_path: Path) -> No
     code, output = invoke("deploy", "status", tmp_path / "d", "--json")
     assert code == 3
     content = json.loads(output)
+    assert content["kind"] == "deployment"
     assert content["processes"] == {"server": None, "site-0": None, "site-1": None}
     assert content["federation"] is None
     assert "server, site-0, site-1: not running" in content["problems"][0]

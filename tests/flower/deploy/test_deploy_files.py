@@ -94,7 +94,7 @@ def test_the_server_reads_the_settings_of_the_app(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_a_deployment_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DeployError, match="is not a deployment"):
+    with pytest.raises(DeployError, match="'pacfl deploy' needs a deployment"):
         layout.load(tmp_path)
 
 

@@ -176,7 +176,7 @@ def test_the_folder_of_a_server_alone_takes_public_keys(deployment: Path, superl
         (lambda d: sites.add(d, "oslo", d / "sites" / "lyon" / "node.key"), "is not a public key"),
         (lambda d: sites.add(d, "oslo", d / "sites" / "lyon" / "node.pub"), "is registered as 'lyon'"),
         (lambda d: sites.add(d / "server", "oslo"), "--key node.pub"),
-        (lambda d: sites.add(d / "sites", "oslo"), "is not a deployment"),
+        (lambda d: sites.add(d / "sites", "oslo"), "'pacfl deploy' needs a deployment"),
         (lambda d: sites.remove(d, "oslo"), "there are graz, lyon"),
         (lambda d: sites.remove(d / "server", "oslo"), "there are graz, lyon"),
         (lambda d: sites.rekey(d, "oslo"), "there are graz, lyon"),

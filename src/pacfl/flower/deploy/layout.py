@@ -12,8 +12,9 @@ from pacfl.errors import DeployError
 from pacfl.files import write_atomically
 from pacfl.flower.client_registry import NAME
 from pacfl.flower.deploy import approval, files, keys
+from pacfl.folders import DEPLOYMENT, required
 
-FILE: Final = "deploy.json"
+FILE: Final = DEPLOYMENT
 SITE: Final = "site.json"  # in the folder of a site: what it is
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 
@@ -112,9 +113,8 @@ def load(folder: Path) -> Deployment:
         removed = dict(content.get("removed", {}))
         return Deployment(sites, hosts, content["port"], site_ports, content["bind"], removed)
     except (OSError, ValueError, KeyError):
-        raise DeployError(
-            f"{folder} is not a deployment; 'pacfl deploy init {folder} --clients 3' creates one"
-        ) from None
+        required(folder, "deploy", "deployment", error=DeployError)
+        raise DeployError(f"{folder / FILE} is damaged; restore it from a backup") from None
 
 
 def free_ports(n: int) -> list[int]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from pacfl.errors import DeployError
 from pacfl.flower import delivery, health
 from pacfl.flower.deploy import files, layout, processes, registration, roster, starting
+from pacfl.folders import FEDERATION
 
 SERVER: Final = "server"
 RUN: Final = "run"
@@ -147,7 +148,7 @@ def site(name: str) -> str:
 
 def federation(folder: Path) -> Path:
     """The folder in which the server stores the federation."""
-    return folder / "server" / "federation"
+    return folder / FEDERATION
 
 
 def _flower(server: Path, script: str, *arguments: str) -> dict[str, Any]:
