@@ -1,4 +1,4 @@
-"""What runs for as long as a federation does: deploy supervise."""
+"""While a federation runs: deploy supervise, pause, resume."""
 
 import json
 import time
@@ -27,6 +27,32 @@ def supervise(
         at = time.time()
         said = json.dumps({"at": round(at, 3), "action": action}) if as_json else f"{_clock(at)} {action}"
         print(said, flush=True)
+
+
+Site = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a site.")]
+
+
+@deploy.command()
+def pause(folder: Site, as_json: AsJson = False) -> None:
+    """Answer no request of the server from now on, until 'pacfl deploy resume'. What is being computed still leaves.
+
+    The server sees the site as paused, not as failed, and goes on without it.
+    """
+    with needs_flower():
+        from pacfl.flower.deploy import pausing
+    _say(folder, "is paused" if pausing.pause(folder) else "was paused already", True, as_json)
+
+
+@deploy.command()
+def resume(folder: Site, as_json: AsJson = False) -> None:
+    """Answer the server again. It asks a paused site about once a minute."""
+    with needs_flower():
+        from pacfl.flower.deploy import pausing
+    _say(folder, "answers again" if pausing.resume(folder) else "was not paused", False, as_json)
+
+
+def _say(folder: Path, what: str, paused: bool, as_json: bool) -> None:
+    print(json.dumps({"site": str(folder), "paused": paused}) if as_json else f"{folder} {what}")
 
 
 def _clock(at: float) -> str:

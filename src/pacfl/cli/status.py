@@ -85,8 +85,8 @@ def _show_federation(status: dict[str, Any]) -> None:
         cluster = "-" if c["cluster"] is None else str(c["cluster"])
         key, node = escape(c["fingerprint"]), str(c["node"] or "-")
         missed = str(c.get("missed", 0) or "-")
-        alive_now = "removed" if c.get("removed") else "yes" if c["alive"] else "no"
-        table.add_row(escape(c["name"]), cluster, alive_now, missed, key, node)
+        named = next((word for word in ("removed", "paused") if c.get(word)), "yes" if c["alive"] else "no")
+        table.add_row(escape(c["name"]), cluster, named, missed, key, node)
     out.print(table)
     metric = metric_of(status)
     if status.get(metric) is not None:

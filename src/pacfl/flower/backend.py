@@ -1,6 +1,5 @@
 """The Flower backend: clients behind a Grid, simulated or remote. Replies may be late, broken or hostile."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -15,12 +14,12 @@ from pacfl.federation.checks import check_class_counts, class_count_specs
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score, Scores
 from pacfl.flower import wire
-from pacfl.flower.inbox import collect_replies
+from pacfl.flower.event_log import info, warning
+from pacfl.flower.inbox import IS_PAUSED, collect_replies
 from pacfl.flower.message_types import EVALUATE, SIGNATURE, TRAIN
 from pacfl.flower.reply_checks import LARGEST_PROFILE, check_size, largest_upload
 from pacfl.learning.model import Model
 
-log = logging.getLogger("pacfl")
 T = TypeVar("T")
 
 
@@ -43,6 +42,7 @@ class FlowerBackend:
     federation: str  # names the clients' memory
     nodes: dict[ClientId, int] = field(default_factory=dict)
     names: dict[ClientId, str] = field(default_factory=dict)  # of sites; others are called by their ids
+    paused: set[ClientId] = field(default_factory=set)  # whose last reply was that their operator has paused them
     deadline: float = 86_400.0  # seconds
     poll: float = 0.05  # seconds
     evaluate_in_training: bool = False
@@ -135,7 +135,12 @@ class FlowerBackend:
         replies: dict[ClientId, RecordDict] = {}
         for sent, reply in collect_replies(self.grid, set(waiting), self.deadline, self.poll, largest).items():
             client = waiting.pop(sent)
-            if isinstance(reply, str):
+            self.paused.discard(client)
+            if reply == IS_PAUSED:
+                self.paused.add(client)
+                name = self.name(client)
+                info(f"round {t + 1} client {name}: {IS_PAUSED}", "paused", round=t + 1, client=name)
+            elif isinstance(reply, str):
                 self._fail(t, client, reply)
             else:
                 replies[client] = reply
@@ -167,7 +172,8 @@ class FlowerBackend:
 
     def _fail(self, t: int, client: ClientId, what: str) -> None:
         self.reply_failures.append(ReplyFailure(t, client, what))
-        log.warning("round %d client %s: %s", t + 1, self.name(client), what)
+        name = self.name(client)
+        warning(f"round {t + 1} client {name}: {what}", "reply-failed", round=t + 1, client=name, why=what)
 
     def name(self, client: ClientId) -> str:
         """What people call a client."""

@@ -44,6 +44,7 @@ class ClientRegistry:
     silent: dict[ClientId, int] = field(default_factory=dict)  # rounds in a row without a reply until the deadline
     pause_until: dict[ClientId, int] = field(default_factory=dict)  # round in which a client is asked again
     ask_again: dict[ClientId, float] = field(default_factory=dict)  # or when, if there is no round without it
+    paused: set[ClientId] = field(default_factory=set)  # by the operators of their sites
     server: Path | None = None  # the folder with what the operator has decided about sites
     removed: set[ClientId] = field(default_factory=set)  # who will not return: nobody waits for them
     n_removed: int = 0  # with sites that were never connected
@@ -85,13 +86,14 @@ class ClientRegistry:
         )
 
     def available(self, t: int) -> list[ClientId]:
-        """Connected clients, without those that pause."""
-        return sorted(c for c in self.nodes if self.pause_until.get(c, 0) <= t)
+        """Connected clients, without those that pause or are paused."""
+        return sorted(c for c in self.nodes.keys() - self.paused if self.pause_until.get(c, 0) <= t)
 
     def due(self, t: int) -> list[ClientId]:
         """Connected clients that pause, but have done so for long enough where rounds wait for them."""
         now = time.monotonic()
-        return sorted(c for c in self.nodes if self.pause_until.get(c, 0) > t and self.ask_again[c] <= now)
+        connected = self.nodes.keys() - self.paused
+        return sorted(c for c in connected if self.pause_until.get(c, 0) > t and self.ask_again[c] <= now)
 
     def away(self) -> list[ClientId]:
         """Clients that are not connected, without those that were removed."""
@@ -102,7 +104,7 @@ class ClientRegistry:
         for c in asked & admitted:
             self.failures.pop(c, None)
             self._resume(c)
-        for c in asked - admitted:
+        for c in asked - admitted - self.paused:
             self.failures[c] = self.failures.get(c, 0) + 1
             self._pause(t, c, self.failures[c])
 

@@ -30,12 +30,14 @@ from flwr.supercore.inflatable.inflatable_utils import (
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from pacfl.errors import InvalidReplyError
+from pacfl.flower.message_types import PAUSED
 
 LARGEST_REST: Final = 2**20  # bytes of a reply beside its arrays: names, scores, lists of objects
 MOST_OBJECTS: Final = 1000  # of a reply, and one more for each
 BYTES_PER_OBJECT: Final = 2**16  # of its arrays
 
 Content = RecordDict | str  # of a reply, or what is wrong with it
+IS_PAUSED: Final = "the operator of the site has paused it"
 
 
 @dataclass(eq=False)
@@ -158,6 +160,8 @@ def _kind(content: bytes) -> str:
 def _content(reply: Envelope) -> Content:
     if not reply.has_error():
         return reply.content
+    if reply.error.code == PAUSED:
+        return IS_PAUSED
     reason = " ".join((reply.error.reason or "").split())  # its end says what happened
     return f"error {reply.error.code}: {reason[-500:]}"
 

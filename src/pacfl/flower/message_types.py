@@ -10,6 +10,7 @@ IDENTITY: Final = "query.identity"
 SIGNATURE: Final = "query.signature"
 TRAIN: Final = "train"
 EVALUATE: Final = "evaluate"
+PAUSED: Final = 1001  # the code of an error reply that is none: the site's operator has paused it
 MESSAGE_TYPES: Final = (IDENTITY, SIGNATURE, TRAIN, EVALUATE)
 
 

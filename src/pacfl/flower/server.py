@@ -1,6 +1,5 @@
 """The server side: rounds with the clients that are connected, each stored before the next starts."""
 
-import logging
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
@@ -25,12 +24,12 @@ from pacfl.flower import delivery, settings, status
 from pacfl.flower.attendance import Attendance
 from pacfl.flower.backend import FlowerBackend, by_protocol
 from pacfl.flower.client_registry import ClientRegistry, Node, NodesByPartition, nodes_by_key, wait_for_clients
+from pacfl.flower.event_log import info, log_to, warning
+from pacfl.flower.pauses import Pauses
 from pacfl.flower.site import load_model
 from pacfl.learning.evaluation import Metrics
 from pacfl.learning.losses import find_loss
 from pacfl.learning.randomness import stream
-
-log = logging.getLogger("pacfl")
 
 SECONDS_FOR_FORMER_RUN = 60.0
 LONGEST_PAUSE = 60.0  # seconds between two deliveries to a client that does not reply
@@ -41,7 +40,7 @@ def federate(grid: Grid, context: Context) -> None:
     deployment, run = settings.read(context.run_config)
     folder = RunFolder(deployment.path)
     folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _own_folder(folder), _log_to(folder.path / "server.log"):
+    with _own_folder(folder), log_to(folder.path / "server.log", deployment.log):
         try:
             run_federation(grid, deployment, run, folder)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -56,7 +55,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
     model, required = load_model(deployment.task, run), run.algorithm.get("label_prior") is True
     algorithm, note = settled(run.build_algorithm(), model, run.learning.loss, required=required)
     if note:
-        log.warning("%s", note)
+        warning(note, "label-prior")
     metrics = Metrics(find_loss(run.learning.loss).targets, run.metrics)
     registry = ClientRegistry.restored(checkpoint.get("clients", {}), Path.cwd())
     backend = FlowerBackend(
@@ -66,6 +65,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
         checkpoint.get("federation") or secrets.token_hex(8),
         nodes=registry.nodes,
         names=registry.names,
+        paused=registry.paused,
         deadline=deployment.deadline,
         poll=deployment.poll,
         evaluate_in_training=True,
@@ -74,7 +74,8 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
     )
     state = algorithm.planned(checkpoint.get("state") or algorithm.init_server(model), run.schedule.rounds)
     folder.truncate_records(start)
-    log.info("federation %s: round %d of %d is next", backend.federation, start + 1, run.schedule.rounds)
+    message = f"federation {backend.federation}: round {start + 1} of {run.schedule.rounds} is next"
+    info(message, "started", federation=backend.federation, round=start + 1, rounds=run.schedule.rounds)
     former = folder.records()
     trained = sum(bool(record["sampled"]) for record in former)
     file = status.StatusFile(
@@ -82,10 +83,16 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
         attendance=Attendance.of(former),
     )
     find_nodes = nodes_by_key if deployment.identity == "key" else NodesByPartition()
-    schedule = LiveSchedule(folder.path, deployment, run, registry, file, lambda: find_nodes(grid), former)
+    pauses = Pauses(grid, registry)
+
+    def connected() -> dict[str, Node]:
+        pauses.look()
+        return find_nodes(grid)
+
+    schedule = LiveSchedule(folder.path, deployment, run, registry, file, connected, former)
     with file.beating():
         for done in rounds(algorithm, backend, state, schedule.round_plans(), start):
-            recorded = _record(done, backend, metrics, registry.away())
+            recorded = _record(done, backend, metrics, registry)
             del backend.reply_failures[:-1]  # they are recorded
             folder.append(recorded)
             folder.save_checkpoint(
@@ -182,7 +189,7 @@ class LiveSchedule:
         end, pause = time.monotonic() + self.deployment.delivery, 1.0
         while (missing := self.undelivered) and time.monotonic() < end:
             self.registry.update(self.find_nodes())
-            here = tuple(c for c in missing if c in self.registry.nodes)
+            here = tuple(c for c in missing if c in self.registry.nodes.keys() - self.registry.paused)
             if here:
                 next(t)
                 yield RoundPlan(evaluated=here, personal=True)
@@ -217,13 +224,14 @@ def _settings(run: Run) -> dict[str, Any]:
     return content
 
 
-def _record(done: Round, backend: FlowerBackend, metrics: Metrics, away: Sequence[ClientId]) -> dict[str, Any]:
+def _record(done: Round, backend: FlowerBackend, metrics: Metrics, registry: ClientRegistry) -> dict[str, Any]:
     """The record of a round; scores of the received models come with the uploads."""
     scored = replace(done, scores=done.scores or by_protocol(backend.piggybacked))
     failures = [{"client": x.client, "what": x.what} for x in backend.reply_failures if x.round == done.t]
     delivered = {"delivered": sorted(backend.delivered)} if done.plan.personal else {}
     recorded = record(scored, None, metrics)
-    return {**recorded, "at": round(time.time(), 3), "reply_failures": failures, "away": list(away), **delivered}
+    missing = {"reply_failures": failures, "away": registry.away(), "paused": sorted(registry.paused)}
+    return {**recorded, "at": round(time.time(), 3), **missing, **delivered}
 
 
 @contextmanager
@@ -239,19 +247,3 @@ def _own_folder(folder: RunFolder) -> Iterator[None]:
                 if time.monotonic() > end:
                     raise
         yield
-
-
-@contextmanager
-def _log_to(path: Path) -> Iterator[None]:
-    """Write the log to a file too, with the time."""
-    handlers: list[logging.Handler] = [logging.FileHandler(path), logging.StreamHandler()]
-    log.setLevel(logging.INFO)
-    for handler in handlers:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        log.addHandler(handler)
-    try:
-        yield
-    finally:
-        for handler in handlers:
-            log.removeHandler(handler)
-            handler.close()

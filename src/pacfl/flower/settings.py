@@ -21,6 +21,7 @@ class DeploymentSettings:
     deadline: Positive = 300.0  # seconds within which a client has to reply
     poll: Positive = 0.5  # seconds between two checks for replies
     delivery: NonNegative = 86_400.0  # seconds at the end in which sites that were away may still get their models
+    log: Literal["text", "json"] = "text"  # how events are logged: in lines for people, or in JSON
     identity: Literal["key", "partition-id"] = "key"  # "partition-id" is a claim of the client, for simulations
 
     def __post_init__(self) -> None:

@@ -1,6 +1,5 @@
 """The status of a federation for its operator, in one small file that is replaced atomically."""
 
-import logging
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,12 +10,13 @@ from typing import Any
 
 from pacfl.experiment.summary import ACCURACY, scores
 from pacfl.federation.message import ClientId
+from pacfl.flower import event_log
 from pacfl.flower.attendance import Attendance
 from pacfl.flower.backend import FlowerBackend
 from pacfl.flower.client_registry import ClientRegistry
+from pacfl.flower.event_log import info, warning
 from pacfl.flower.health import HEARTBEAT, read, write
 
-log = logging.getLogger("pacfl")
 WAITS = ("waiting for clients", "delivering models")  # phases in which nothing moves
 
 
@@ -55,16 +55,18 @@ class StatusFile:
                 with self._lock:
                     write(self.folder, self._content)
             except OSError as error:
-                log.warning("the status cannot be written: %s", error)
+                warning(f"the status cannot be written: {error}", "status-not-written")
 
     def waiting(self, minimum: int, available: int) -> None:
         """There are too few clients for a round."""
         away = [self.registry.names[c] for c in self.registry.away()]
+        paused = [self.registry.names[c] for c in sorted(self.registry.paused & self.registry.nodes.keys())]
         failed = [c for c in sorted(self.registry.nodes) if c in self.attendance.missed]
         reasons = [
             f"{minimum} have to take part, {available} can",
             *(f"{self.registry.names[c]} failed ({self.attendance.why[c]}), and is asked again" for c in failed),
             *([f"not connected: {', '.join(away)}"] if away else []),
+            *([f"paused by their operators: {', '.join(paused)}"] if paused else []),
         ]
         self._write("waiting for clients", {"waiting_for": "; ".join(reasons), "failing": bool(failed)})
 
@@ -80,18 +82,22 @@ class StatusFile:
         """A round has ended and is stored."""
         for client in sorted(cluster_of.keys() - self.cluster_of.keys()):
             name = self.backend.name(client)
-            log.info("round %d client %s: joined, in cluster %d", t + 1, name, cluster_of[client])
+            cluster = cluster_of[client]
+            message = f"round {t + 1} client {name}: joined, in cluster {cluster}"
+            info(message, "joined", round=t + 1, client=name, cluster=cluster)
         self.cluster_of = cluster_of
         received = scores(record).get("received")
         self.score = received["mean"] if received else self.score
-        log.info("round %d: done, clusters: %s, %s: %s", t + 1, record["clusters"], self.metric, self.score)
+        known = {"clusters": record["clusters"], self.metric: self.score}
+        message = f"round {t + 1}: done, clusters: {record['clusters']}, {self.metric}: {self.score}"
+        info(message, "round-finished", round=t + 1, **known)
         self.trained += bool(record["sampled"])
         self.attendance.note(record)
         self._write("running")
 
     def finished(self, undelivered: Iterable[ClientId]) -> None:
         """All rounds have run."""
-        log.info("finished")
+        info("finished", "finished")
         self._write("finished", {"undelivered": [self.backend.name(c) for c in undelivered]})
 
     def _write(self, phase: str, more: Mapping[str, Any] | None = None) -> None:
@@ -119,6 +125,7 @@ class StatusFile:
             "cluster": self.cluster_of.get(client),
             "alive": client in self.registry.nodes,
             "removed": client in self.registry.removed,  # by the operator
+            "paused": client in self.registry.paused,  # by the operator of its site
             "missed": self.attendance.missed.get(client, 0),
             "failure": self.attendance.why.get(client),
         }
@@ -127,9 +134,10 @@ class StatusFile:
 def ended(folder: Path, error: BaseException) -> None:
     """The server stops because of an error, or because it was asked to."""
     if isinstance(error, Exception):
-        log.error("stopped: %s: %s", type(error).__name__, error)
-        end = {"phase": "failed", "last_error": f"{type(error).__name__}: {error}"}
+        what = f"{type(error).__name__}: {error}"
+        event_log.error(f"stopped: {what}", "failed", why=what)
+        end = {"phase": "failed", "last_error": what}
     else:
-        log.warning("stopped before the end of the federation")
+        warning("stopped before the end of the federation", "stopped")
         end = {"phase": "stopped"}
     write(folder, {**(read(folder) or {}), **end, "at": time.time()})

@@ -11,16 +11,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from flwr.app import Error
+from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode
+from flwr.proto.message_pb2 import ObjectTree
 from flwr.supercore.fab import Fab
+from flwr.supercore.object_store import ObjectStore
 from flwr.supercore.run import Run
 from flwr.supernode.cli.flower_supernode import flower_supernode
+from flwr.supernode.nodestate import NodeState
 
-from pacfl.flower.deploy import approval, executor
+from pacfl.flower import message_types, outbox
+from pacfl.flower.deploy import approval, executor, pausing
 from pacfl.flower.deploy.superlink import needs_secret, replace
 
 REFUSAL = "the site has not approved this app with these settings; its operator runs: pacfl deploy approve FOLDER"
+PAUSED = "the site is paused by its operator"
 log = logging.getLogger("flwr")
 
 
@@ -28,6 +33,8 @@ def only_approved(pull: Callable[..., int | None], folder: Path) -> Callable[...
     """Flower's function that takes a message in, for messages of approved apps."""
 
     def checked(*, get_run: Callable[[int], Run], get_fab: Callable[[str, int], Fab], **others: Any) -> int | None:
+        if pausing.is_paused(folder):
+            return decline(folder, **others)
         runs: dict[int, Run] = {}
 
         def run_of(run: int) -> Run:
@@ -39,12 +46,33 @@ def only_approved(pull: Callable[..., int | None], folder: Path) -> Callable[...
             if why is not None:
                 log.error("run %d refused: %s", run, why)
                 approval.propose(folder, content, approval.REFUSED)
+                outbox.note(folder / outbox.FILE, outbox.REFUSED, None, REFUSAL.encode())
             # Flower asks is_approved about apps with a license
             return Fab(approval.digest(content), content, {"valid_license": "none", "refusal": why or ""})
 
         return pull(get_run=run_of, get_fab=app_of, **{**others, "trusted_entities": {"operator": "of this site"}})
 
     return checked
+
+
+def decline(
+    folder: Path,
+    *,
+    receive: Callable[[], tuple[Message, ObjectTree] | None],
+    state: NodeState,
+    object_store: ObjectStore,
+    **_: object,
+) -> int | None:
+    """Take a message in and reply that the site is paused; none of it is read, and no app is started."""
+    received = receive()
+    if received is None:
+        return None
+    message, _ = received
+    log.info("paused: a %s message is not answered", message.metadata.message_type)
+    outbox.note(folder / outbox.FILE, outbox.PAUSED, outbox.round_of(message.metadata.group_id), PAUSED.encode())
+    flower = import_module("flwr.supernode.start_client_internal")
+    flower._insert_message(Message(Error(message_types.PAUSED, PAUSED), reply_to=message), state, object_store)
+    return message.metadata.run_id
 
 
 def is_approved(fab: Fab, trusted_entities: object) -> bool:  # noqa: ARG001 - as Flower calls it
