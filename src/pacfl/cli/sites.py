@@ -44,6 +44,23 @@ def rekey(folder: Place, name: Name, key: Key = None, as_json: AsJson = False) -
     _show("another key for", sites.rekey(folder, name, key), as_json)
 
 
+@deploy.command()
+def trust(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the site that is to trust.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The site that is trusted.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its node.pub, or its fingerprint: SHA256:...")],
+    as_json: AsJson = False,
+) -> None:
+    """With secure aggregation, let a site be in sums with another one, whose key was compared over another channel."""
+    with needs_flower():
+        from pacfl.flower.deploy import trust as lists
+    found = lists.add(folder, name, key)
+    if as_json:
+        print(json.dumps({"name": name, "fingerprint": found, "file": str(folder / lists.FILE)}))
+        return
+    out.print(f"{folder} trusts {name}: {found}", highlight=False, markup=False, soft_wrap=True)
+
+
 @deploy.command("renew-certificate")
 def renew_certificate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a deployment, or of a server or a site.")],

@@ -8,12 +8,12 @@ from flwr.app import Message as Envelope
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
 
-from pacfl.errors import ConfigError, InvalidReplyError
+from pacfl.errors import InvalidReplyError
 from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.checks import check_class_counts, class_count_specs
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score, Scores
-from pacfl.flower import wire
+from pacfl.flower import secure_rounds, wire
 from pacfl.flower.event_log import info, warning
 from pacfl.flower.inbox import IS_PAUSED, collect_replies
 from pacfl.flower.message_types import EVALUATE, SIGNATURE, TRAIN
@@ -54,10 +54,6 @@ class FlowerBackend:
     answered: set[ClientId] = field(default_factory=set)  # who replied to the last evaluation
     delivered: set[ClientId] = field(default_factory=set)  # and who of them has stored its models
 
-    def __post_init__(self) -> None:
-        if self.algorithm.aggregation.secure:
-            raise ConfigError("secure = true is for the local backend so far; leave it out")
-
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
         """Profiles of clients; those without a valid reply are missing."""
         largest = LARGEST_PROFILE if self.algorithm.profile_specs(self.model) else 0
@@ -76,6 +72,8 @@ class FlowerBackend:
 
     def train(self, t: int, downloads: Mapping[ClientId, Message], lost: frozenset[ClientId]) -> Sequence[Upload]:
         """Local training. A client whose reply is lost has trained all the same, and its memory has changed."""
+        if self.algorithm.aggregation.secure:
+            return secure_rounds.train(self, t, downloads, lost)
         about = {"safe": t if self.safe is None else self.safe, "evaluate": self.evaluate_in_training}
         largest = self._largest_uploads(downloads)
         replies, late = self._query(TRAIN, t, downloads, about, max(largest.values(), default=0))
@@ -174,6 +172,11 @@ class FlowerBackend:
         self.reply_failures.append(ReplyFailure(t, client, what))
         name = self.name(client)
         warning(f"round {t + 1} client {name}: {what}", "reply-failed", round=t + 1, client=name, why=what)
+
+    def no_sum(self, t: int, clients: Sequence[ClientId], why: str) -> None:
+        """Record why secure aggregation has no sum of some clients."""
+        for client in clients[:1]:
+            self._fail(t, client, f"no secure sum of its cluster: {why}")
 
     def name(self, client: ClientId) -> str:
         """What people call a client."""

@@ -11,11 +11,13 @@ from flwr.app import Message as Envelope
 from flwr.clientapp import ClientApp
 
 from pacfl.federation.client_side import ClientSide
-from pacfl.federation.message import ClientId
+from pacfl.federation.message import ClientId, Message
+from pacfl.federation.rounds import Score
 from pacfl.flower import wire
 from pacfl.flower.client_memory import ClientMemory
 from pacfl.flower.delivery import deliver
-from pacfl.flower.message_types import EVALUATE, IDENTITY, SIGNATURE, TRAIN, register
+from pacfl.flower.message_types import CONFIRM, EVALUATE, IDENTITY, KEYS, REVEAL, SHARES, SIGNATURE, TRAIN, register
+from pacfl.flower.secure_client import SecureClient
 from pacfl.flower.signature_ledger import Budget, SignatureLedger
 
 LARGEST_DOWNLOAD = 2**33  # bytes; a client trusts its server further than the server trusts it
@@ -49,17 +51,43 @@ class Request:
         self.about = wire.about(content)
         self.round, self.client = (_natural(self.about.get(key), key) for key in ("round", "client"))
         self._load = load
+        self._loaded: tuple[ClientSide, Path] | None = None
 
     def load(self) -> tuple[ClientSide, ClientMemory, SignatureLedger]:
         """The client's side of the algorithm, its memory of this federation, and its ledger of all federations."""
+        if self._loaded is None:
+            self._loaded = self._load(self.context, self._federation, self.client)
+        side, folder = self._loaded
+        return side, ClientMemory(self._folder(folder)), SignatureLedger(folder / LEDGER)
+
+    @property
+    def _federation(self) -> str:
         federation = str(self.about.get("federation"))
         if not re.fullmatch(r"[0-9a-z-]{1,64}", federation):
             raise ValueError(f"a federation's name has letters, digits and hyphens, got {federation!r}")
-        side, folder = self._load(self.context, federation, self.client)
-        return side, ClientMemory(folder / federation / str(self.client)), SignatureLedger(folder / LEDGER)
+        return federation
+
+    def _folder(self, memory: Path) -> Path:
+        return memory / self._federation / str(self.client)
+
+    def arrays(self) -> Message:
+        """What the server sent."""
+        return wire.unpack(self.content, LARGEST_DOWNLOAD)
+
+    def secure(self) -> SecureClient:
+        """The client's side of secure aggregation."""
+        memory = self.context.node_config.get("memory")  # of a site: its data are not needed, and take long to load
+        folder = self.load()[1].folder if memory is None else self._folder(Path(str(memory)).expanduser())
+        return SecureClient(folder, self._federation, self.round)
+
+    def reply(self, arrays: Message) -> RecordDict:
+        """A reply of secure aggregation."""
+        return wire.pack(arrays, {"round": self.round})
 
     def header(self, side: ClientSide) -> dict[str, str | int | bool]:
-        """The header of a reply to training or evaluation."""
+        """The header of a reply to training or evaluation; with secure aggregation sizes are in the sum only."""
+        if side.algorithm.aggregation.secure:
+            return {"round": self.round}
         return {"round": self.round, "size": len(side.pool.client_indices[self.client].train)}
 
 
@@ -83,20 +111,39 @@ def _signature(request: Request) -> RecordDict:
 
 
 def _train(request: Request) -> RecordDict:
+    side, _, _ = request.load()
+    received, scores = request.arrays(), dict[str, Score]()
+
+    def train(down: Message) -> Message:
+        up, scored = _trained(request, down)
+        scores.update(scored)
+        return up
+
+    if side.algorithm.aggregation.secure:  # the server's word does not count: the settings were approved
+        sent = request.secure().train(
+            received, lambda down, n: side.words(request.round, request.client, down, train(down), n)
+        )
+    else:
+        sent = train(received)
+    return wire.pack(sent, request.header(side), scores)
+
+
+def _trained(request: Request, down: Message) -> tuple[Message, dict[str, Score]]:
+    """The upload of a local training, after which the client remembers it, and scores of the received model."""
     side, stored, _ = request.load()
-    t, client, down = request.round, request.client, wire.unpack(request.content, LARGEST_DOWNLOAD)
+    t, client = request.round, request.client
     memory, last = stored.before(t)
     memory = side.algorithm.init_client(side.model) if memory is None else memory
     # The received model is evaluated in the same reply: another message would start another process
     scores = side.evaluate(t, client, down, memory, last, False, 0) if request.about.get("evaluate") else {}
     up, memory, trained = side.train(t, client, down, memory)
     stored.save(t, memory, last if trained is None else trained, _natural(request.about.get("safe"), "safe"))
-    return wire.pack(up, request.header(side), scores)
+    return up, scores
 
 
 def _evaluate(request: Request) -> RecordDict:
     side, stored, _ = request.load()
-    t, client, down = request.round, request.client, wire.unpack(request.content, LARGEST_DOWNLOAD)
+    t, client, down = request.round, request.client, request.arrays()
     memory, last = stored.before(t + 1)
     memory = side.algorithm.init_client(side.model) if memory is None else memory
     personal, fine_tune = bool(request.about.get("personal")), _natural(request.about.get("fine-tune"), "fine-tune")
@@ -111,7 +158,11 @@ def _evaluate(request: Request) -> RecordDict:
 HANDLERS: Final[Mapping[str, Callable[[Request], RecordDict]]] = {
     IDENTITY: _identity,
     SIGNATURE: _signature,
+    KEYS: lambda request: request.reply(request.secure().keys(request.arrays(), request.context)),
+    SHARES: lambda request: request.reply(request.secure().shares(request.arrays(), request.context)),
     TRAIN: _train,
+    CONFIRM: lambda request: request.reply(request.secure().confirm(request.arrays())),
+    REVEAL: lambda request: request.reply(request.secure().reveal(request.arrays())),
     EVALUATE: _evaluate,
 }
 

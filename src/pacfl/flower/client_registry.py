@@ -1,9 +1,7 @@
 """Clients and nodes: a client's identity is what it cannot choose, its node may change."""
 
-import hashlib
 import re
 import time
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +15,7 @@ from pacfl.federation.message import ClientId
 from pacfl.flower import site_changes, wire
 from pacfl.flower.inbox import collect_replies
 from pacfl.flower.message_types import IDENTITY
+from pacfl.secure.identity import fingerprint as fingerprint_of
 
 LONGEST_PAUSE = 8  # rounds
 FIRST_WAIT, LONGEST_WAIT = 10.0, 300.0  # seconds, where a round waits for a client that pauses
@@ -139,7 +138,7 @@ def nodes_by_key(grid: Grid) -> dict[str, Node]:
 def fingerprint(public_key: bytes) -> str:
     """The fingerprint of a key in PEM, as `ssh-keygen -l` prints it."""
     line = load_pem_public_key(public_key).public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    return "SHA256:" + b64encode(hashlib.sha256(b64decode(line.split()[1])).digest()).decode().rstrip("=")
+    return fingerprint_of(line.decode())
 
 
 def _in_order(name: str) -> str:

@@ -11,7 +11,12 @@ SIGNATURE: Final = "query.signature"
 TRAIN: Final = "train"
 EVALUATE: Final = "evaluate"
 PAUSED: Final = 1001  # the code of an error reply that is none: the site's operator has paused it
-MESSAGE_TYPES: Final = (IDENTITY, SIGNATURE, TRAIN, EVALUATE)
+# Of secure aggregation: before the training, and after it
+KEYS: Final = "query.keys"
+SHARES: Final = "query.shares"
+CONFIRM: Final = "query.confirm"
+REVEAL: Final = "query.reveal"
+MESSAGE_TYPES: Final = (IDENTITY, SIGNATURE, KEYS, SHARES, TRAIN, CONFIRM, REVEAL, EVALUATE)
 
 
 def register(handle: Callable[[Message, Context], Message]) -> ClientApp:

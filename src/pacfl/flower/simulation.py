@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -71,6 +71,9 @@ class Simulated(FlowerBackend):
 
     def _memories(self) -> dict[ClientId, ClientMemory]:
         return {c: ClientMemory(self.folder / self.federation / str(c)) for c in range(self.n_clients)}
+
+    def no_sum(self, t: int, clients: Sequence[ClientId], why: str) -> None:
+        """Replies are lost on purpose only: all others have raised already."""
 
     def _fail(self, t: int, client: ClientId, what: str) -> None:
         raise NoReplyError(f"round {t + 1}, client {client}: {what}")

@@ -15,9 +15,10 @@ from test_deploy_cli import invoke
 from pacfl.errors import DeployError
 from pacfl.flower import site_changes
 from pacfl.flower.client_registry import fingerprint
-from pacfl.flower.deploy import approval, keys, layout, registration, sites
+from pacfl.flower.deploy import approval, keys, layout, registration, sites, trust
 from pacfl.flower.deploy.registration import ServerDownError
 from pacfl.flower.deploy.superlink import freeing_keys
+from pacfl.secure.identity import read_trusted
 
 
 class SuperLink:
@@ -232,3 +233,47 @@ def test_the_commands_print_what_to_do_next(deployment: Path) -> None:
     assert len(found["former"]) == 1
     _, output = invoke("deploy", "remove-site", deployment, "oslo", "--json")
     assert json.loads(output)["former"] == [found["fingerprint"]]
+
+
+# Whom sites trust in secure sums
+
+
+def trusted(folder: Path, name: str) -> dict[str, str]:
+    return read_trusted(folder / "sites" / name / trust.FILE)
+
+
+def keys_of(folder: Path, *names: str) -> dict[str, str]:
+    return {fingerprint(public(folder, name)): name for name in names}
+
+
+def test_sites_of_a_deployment_trust_each_other_whoever_comes_and_goes(deployment: Path) -> None:
+    assert trusted(deployment, "lyon") == keys_of(deployment, "graz", "lyon")
+    sites.add(deployment, "oslo")
+    assert trusted(deployment, "lyon") == trusted(deployment, "oslo") == keys_of(deployment, "graz", "lyon", "oslo")
+    sites.rekey(deployment, "graz")
+    assert trusted(deployment, "lyon") == keys_of(deployment, "graz", "lyon", "oslo")
+    sites.remove(deployment, "oslo")
+    assert trusted(deployment, "lyon") == keys_of(deployment, "graz", "lyon")
+
+
+def test_a_site_trusts_the_key_that_its_operator_gives(deployment: Path, tmp_path: Path) -> None:
+    key = own_key(tmp_path / "own")
+    site = deployment / "sites" / "lyon"
+    code, shown = invoke("deploy", "trust", str(site), "oslo", str(key), "--json")
+    assert code == 0
+    done = json.loads(shown)
+    assert trusted(deployment, "lyon")[done["fingerprint"]] == "oslo"
+    other = fingerprint(public(deployment, "graz"))
+    assert trust.add(site, "oslo", other) == other  # another key of the same name takes its place
+    assert trusted(deployment, "lyon") == {fingerprint(public(deployment, "lyon")): "lyon", other: "oslo"}
+    assert stat.S_IMODE((site / trust.FILE).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("key", ["SHA256:short", "no-such-file", ""])
+def test_what_is_no_key_is_not_trusted(key: str, deployment: Path) -> None:
+    before = trusted(deployment, "lyon")
+    with pytest.raises(DeployError, match="expected the file of a public key, or a fingerprint"):
+        trust.add(deployment / "sites" / "lyon", "oslo", key)
+    assert trusted(deployment, "lyon") == before
+    with pytest.raises(DeployError, match="is not the folder of a site"):
+        trust.add(deployment, "oslo", key)

@@ -79,7 +79,8 @@ exec python -m pacfl.flower.deploy.supernode --root-certificates ca.crt --auth-s
   --superlink {server}:{port} --host 127.0.0.1 --port "$port" {EXECUTED} \\
   --ssl-ca-certfile executor/ca.crt --ssl-certfile executor/server.crt --ssl-keyfile executor/server.key \\
   --node-config "partition-id={partition} num-partitions={n_clients} \\
-memory=\\"$PWD/memory\\" models=\\"$PWD/models\\" sent=\\"$PWD/sent.jsonl\\" worker=\\"$worker\\" $(cat site.config)"
+memory=\\"$PWD/memory\\" node-key=\\"$PWD/node.key\\" trusted-sites=\\"$PWD/trusted-sites\\" \\
+models=\\"$PWD/models\\" sent=\\"$PWD/sent.jsonl\\" worker=\\"$worker\\" $(cat site.config)"
 """
 
 

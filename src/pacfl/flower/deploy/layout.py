@@ -11,7 +11,7 @@ from typing import Any, Final
 from pacfl.errors import DeployError
 from pacfl.files import write_atomically
 from pacfl.flower.client_registry import NAME
-from pacfl.flower.deploy import approval, files, keys
+from pacfl.flower.deploy import approval, files, keys, trust
 from pacfl.folders import DEPLOYMENT, required
 
 FILE: Final = DEPLOYMENT
@@ -70,6 +70,7 @@ def make(
     _private(folder / "sites")
     for i, name in enumerate(sites):
         write_site(folder / "sites" / name, deployment, site_ports[i], i, certificate)
+    trust.write(folder, sites)
     _app(folder, settings or {}, seed)
     for name, text in (modules or {}).items():
         _write(folder / "app" / f"{name}.py", text)

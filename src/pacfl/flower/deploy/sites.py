@@ -12,7 +12,7 @@ from typing import Final
 
 from pacfl.errors import DeployError
 from pacfl.flower.client_registry import fingerprint
-from pacfl.flower.deploy import approval, keys, layout, loopback, processes, registration, roster
+from pacfl.flower.deploy import approval, keys, layout, loopback, processes, registration, roster, trust
 from pacfl.flower.deploy.registration import ServerDownError
 
 KEY: Final = "node.key"
@@ -57,6 +57,7 @@ def add(folder: Path, name: str, key: Path | None = None) -> Outcome:
     removed = {n: p for n, p in deployment.removed.items() if n != name}
     sites, ports = (*deployment.sites, name), (*deployment.site_ports, port)
     layout.save(folder, replace(deployment, sites=sites, site_ports=ports, removed=removed))
+    trust.write(folder, sites)
     here = f"start it: pacfl deploy up {folder}"
     send = f"send {site} to the site, over a channel that you trust, and to nobody else"
     last = here if deployment.one_machine else send
@@ -84,6 +85,7 @@ def remove(folder: Path, name: str) -> Outcome:
     sites, ports = ((*values[:i], *values[i + 1 :]) for values in (deployment.sites, deployment.site_ports))
     removed = {**deployment.removed, name: deployment.site_ports[i]}
     layout.save(folder, replace(deployment, sites=sites, site_ports=ports, removed=removed))
+    trust.write(folder, sites)
     return Outcome(name, None, _existing(folder / "sites" / name), not steps, former, steps)
 
 
@@ -107,6 +109,7 @@ def rekey(folder: Path, name: str, key: Path | None = None) -> Outcome:
             new = fingerprint(registration.public_key(public))
             if site is not None and site.exists():
                 _take_over(folder, name, public, with_secret=key is None)
+                trust.write(folder, layout.load(folder).sites)
     except ServerDownError as error:
         raise _down(folder, error) from None
     steps = () if key is None else (f"the site starts again with the key {new}",)
