@@ -17,7 +17,12 @@ SOURCE = Path(pacfl.__file__).parent
 
 # Here the time of day is recorded for people; only whether a server seems silent depends on it
 FOR_PEOPLE = {"flower/server.py", "flower/status.py", "flower/health.py", "flower/outbox.py", "cli/operation.py"}
-VALIDITY = {"flower/deploy/keys.py", "flower/deploy/renewal.py", "flower/health.py"}  # of certificates
+VALIDITY = {
+    "flower/deploy/keys.py",
+    "flower/deploy/renewal.py",
+    "flower/deploy/check.py",
+    "flower/health.py",
+}  # of certificates
 
 
 def reads_the_time_of_day(path: Path) -> bool:

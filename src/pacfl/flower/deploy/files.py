@@ -160,7 +160,8 @@ you trust (`rsync -a` preserves the permissions), and delete your copy of the si
 site creates its own key with `ssh-keygen -t ecdsa -b 384 -N "" -C "" -f node.key` and sends you
 `node.key.pub` only.
 
-1. On the server: `./start.sh`, as a service that is restarted when it ends.
+1. On the server: `./start.sh`, as a service that is started again when it ends: a unit of systemd and a file of
+   Docker Compose are beside it, and say how. They start the run, too, and start it again when it has died.
 2. On the server, once for each site: `./register.sh NODE.pub NAME`. `ssh-keygen -lf NODE.pub` shows the
    fingerprint of the key, at the site and here.
 3. At each site: `pacfl deploy approve .`, then `./start.sh`, as a service likewise.

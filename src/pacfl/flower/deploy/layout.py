@@ -11,7 +11,7 @@ from typing import Any, Final
 from pacfl.errors import DeployError
 from pacfl.files import write_atomically
 from pacfl.flower.client_registry import NAME
-from pacfl.flower.deploy import approval, files, keys, trust
+from pacfl.flower.deploy import approval, files, keys, services, trust
 from pacfl.folders import DEPLOYMENT, required
 
 FILE: Final = DEPLOYMENT
@@ -92,6 +92,8 @@ def save(folder: Path, deployment: Deployment) -> None:
     """Store what `load` reads."""
     write_atomically(folder / FILE, json.dumps(asdict(deployment), indent=2).encode() + b"\n")
     (folder / FILE).chmod(0o600)
+    if deployment.one_machine:
+        _write(folder / services.COMPOSE, services.whole_compose(deployment.sites))
 
 
 def approve(folder: Path, app: bytes) -> None:
@@ -147,6 +149,10 @@ def _server(folder: Path, deployment: Deployment) -> bytes:
     _write(server / "start.sh", files.superlink(deployment.bind, deployment.port), executable=True)
     _write(server / "register.sh", files.register(address), executable=True)
     _write(server / "run.sh", files.start_run(address), executable=True)
+    _write(server / services.SERVER, services.server_unit(deployment.one_machine))
+    _write(server / services.SUPERVISOR, services.supervisor_unit(deployment.one_machine))
+    _write(server / services.COMPOSE, services.server_compose())
+    _write(server / ".dockerignore", "*\n")  # no key gets into an image
     return certificate
 
 
@@ -164,6 +170,9 @@ def write_site(  # its place in the deployment is two numbers
     script = files.supernode(deployment.hosts[0], deployment.port, port, partition, n_clients)
     _write(site / "start.sh", script, executable=True)
     _write(site / "site.config", "")
+    _write(site / services.SITE, services.site_unit(deployment.one_machine))
+    _write(site / services.COMPOSE, services.site_compose(site.name))
+    _write(site / ".dockerignore", "*\n")
     about = {"name": site.name, "server": f"{deployment.hosts[0]}:{deployment.port}", "partition": partition}
     _write(site / SITE, json.dumps({**about, "sites": n_clients}, indent=2) + "\n")
 
