@@ -36,7 +36,8 @@ class SuperLink:
             raise ServerDownError(f"no server of {server}")
         if action == "register-node":
             node = RegisterNodeRequest.FromString(request)
-            self.state.create_node("me", "me", node.public_key, 30.0, name=node.name)
+            own = {"owner_aid": "me", "owner_name": "me", "public_key": node.public_key, "name": node.name}
+            self.state.create_node(**own, heartbeat_interval=30.0)  # as Flower calls it
         elif action == "unregister-node":
             self.state.delete_node("me", UnregisterNodeRequest.FromString(request).node_id)
         return bytes(ListNodesResponse(nodes_info=self.state.get_node_info()).SerializeToString())

@@ -123,11 +123,14 @@ class RequestLimit:
 def freeing_keys(create: Callable[..., int]) -> Callable[..., int]:
     """Flower's function that registers a key, for keys that were unregistered, too: it stores them for ever."""
 
-    def created(state: SqlLinkState, owner: str, owner_name: str, public_key: bytes, *rest: Any, **others: Any) -> int:
+    # Parameters are called as Flower calls them: it gives them by name
+    def created(
+        state: SqlLinkState, owner_aid: str, owner_name: str, public_key: bytes, *rest: Any, **others: Any
+    ) -> int:
         former = (StoredNode.public_key == public_key, StoredNode.status == NodeStatus.UNREGISTERED)
         with state.session() as session:
             session.execute(update(StoredNode).where(*former).values(public_key=None))
-        return create(state, owner, owner_name, public_key, *rest, **others)
+        return create(state, owner_aid, owner_name, public_key, *rest, **others)
 
     return created
 
