@@ -38,6 +38,12 @@ def write_atomically(path: Path, content: bytes) -> int:
     return len(content)
 
 
+def write_secret(path: Path, content: bytes) -> None:
+    """A new file that nobody else can read at any time."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600), "wb") as file:
+        file.write(content)
+
+
 def remove_parts(folder: Path, spare: str | None = None) -> None:
     """Delete what processes that were killed while they wrote left behind. For the owner of the folder only.
 

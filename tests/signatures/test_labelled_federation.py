@@ -143,7 +143,7 @@ def test_a_number_of_clusters_of_clients_without_common_classes_is_cut_by_inputs
 
 def test_signatures_with_other_names_for_classes_are_refused_together() -> None:
     plain = party(0)
-    hashed = [replace(party(i), key=f"{i:016}") for i in (1, 2)]
+    hashed = [replace(party(i), key=f"{i:016}", keyed=("names",)) for i in (1, 2)]
     for one, other, why in (
         (plain, hashed[0], "plain names: a; names hashed with key 0000000000000001: b"),
         (hashed[0], hashed[1], "names hashed with key 0000000000000001: a; names hashed with key 0000000000000002: b"),

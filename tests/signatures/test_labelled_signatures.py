@@ -15,7 +15,8 @@ from pacfl.errors import DataError, SignatureError
 from pacfl.features.reading import Samples
 from pacfl.signatures import Reading, sigfile, sign_file
 from pacfl.signatures.commands import FewSamplesWarning
-from pacfl.signatures.labels import class_names, key_id, read_key
+from pacfl.signatures.keys import key_id, read_key
+from pacfl.signatures.labels import class_names
 from pacfl.signatures.sigfile import DIGEST_BYTES, PREFIX, SignatureFile
 from pacfl.signatures.signing import sign
 from pacfl.subspace.classes import RANK, SPLITS

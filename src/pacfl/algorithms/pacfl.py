@@ -1,5 +1,6 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, final
 
@@ -13,6 +14,7 @@ from pacfl.federation.aggregation import Randomness
 from pacfl.federation.algorithm import Algorithm, Upload, cluster_mean
 from pacfl.federation.checks import ArraySpec, ArraySpecs, check_arrays
 from pacfl.federation.membership import (
+    COLUMN_ANGLES,
     MOST_CLASSES,
     MOST_COLUMNS,
     PACFLState,
@@ -26,11 +28,12 @@ from pacfl.federation.membership import (
     without,
 )
 from pacfl.federation.message import ClientId, Message
-from pacfl.federation.private import Promise, private_profile
+from pacfl.federation.private import KEY_ID, Promise, keyed_profile, private_profile
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model
 from pacfl.privacy import gaussian_sigma
-from pacfl.settings import NonNegative, PositiveInt, Share
+from pacfl.settings import NonNegative, PositiveInt, Share, later
+from pacfl.signatures.keys import key_id, read_key
 from pacfl.subspace import (
     ClassSignatures,
     ClientSignature,
@@ -70,6 +73,7 @@ class PACFL(Algorithm):
     compare: Compare = "auto"  # all data of clients, the same classes, or classes where they share some
     levels: Literal["none", "validated"] = "validated"  # whether finer divisions of clusters are tried
     encoder: str | None = None  # of samples before their signature: a built-in one, or package.module:function
+    signature_key: str | None = later(None)  # file with the clients' key: the server then sees angles, not directions
     label_prior: bool = field(default=True, kw_only=True)
 
     sums = MappingProxyType({"w": "mean"})  # without levels, whose scores are of single clients
@@ -78,6 +82,8 @@ class PACFL(Algorithm):
         super().__post_init__()
         if self.encoder is not None:
             encoders.digest(self.encoder)  # refuses what cannot be found
+        if self.signature_key is not None:
+            read_key(Path(self.signature_key))  # refuses what is no key
         if self.threshold != "auto" and self.clusters is not None:
             raise ConfigError(f"PACFL takes threshold or clusters, not both; got {self.threshold} and {self.clusters}")
         if self.signature_epsilon is not None:
@@ -129,12 +135,26 @@ class PACFL(Algorithm):
 
     def code(self) -> dict[str, str]:
         own = self.encoder is not None and self.encoder not in encoders.BUILT_IN
-        return {str(self.encoder): encoders.digest(str(self.encoder))} if own else {}
+        of_encoder = {str(self.encoder): encoders.digest(str(self.encoder))} if own else {}
+        of_key = {} if self.signature_key is None else {"signature-key": key_id(read_key(Path(self.signature_key)))}
+        return of_encoder | of_key
 
     def init_server(self, model: Model) -> PACFLState:
         return PACFLState(np.empty((0, len(model.initial)), dtype=np.float32), initial=model.initial)
 
     def profile(self, context: ClientContext) -> Message:
+        made = self._profile(context)
+        return made if self.signature_key is None else self.keyed(made, read_key(Path(self.signature_key)))
+
+    def keyed(self, profile: Message, key: bytes) -> Message:
+        if COLUMN_ANGLES in profile:
+            raise ConfigError(
+                "signature-key: columns of tables are compared one by one, by their means and their spread, which no "
+                'transform of directions hides; set compare = "inputs" or signature-epsilon, which send none'
+            )
+        return keyed_profile(profile, key)
+
+    def _profile(self, context: ClientContext) -> Message:
         if self.encoder is not None:
             if context.is_table:
                 raise ConfigError("PACFL.encoder: a schema says how columns of tables are scaled; leave it out")
@@ -203,6 +223,8 @@ class PACFL(Algorithm):
         has_columns = self._compares_columns and not column_specs().keys().isdisjoint(profile)
         if has_columns:
             specs = {**specs, "basis": ArraySpec((-1, -1), "f", self._rank(is_table=True)), **column_specs()}
+        if KEY_ID in profile:
+            specs = {**specs, KEY_ID: ArraySpec((1,), "i")}
         check_arrays(profile, specs)
         check_signature(profile["basis"], profile["split_half_angles"])
         if self._compares_classes:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Timer
 from typing import Final
 
@@ -126,6 +127,7 @@ def shaded(picture: NDArray[np.float64], most: int = 32) -> list[str]:
 def print_signature(signature: SignatureFile, title: str) -> None:
     """Everything that is in a signature file."""
     contents = signature.contents()
+    contents["keyed"] = " and ".join(contents["keyed"]) or None
     split_half_angles = contents.pop("self_angles")
     privacy, classes, columns = (contents.pop(key) for key in ("privacy", "classes", "columns"))
     if privacy is not None:
@@ -167,6 +169,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def _disclosure(signature: SignatureFile) -> str:
     """What the file shows of the samples."""
+    if signature.directions_key is not None:
+        hidden = "Directions are seen with the key only; angles to others of the same key are seen by all."
+        return f"{hidden} {_disclosure(replace(signature, keyed=()))}" if signature.samples is None else hidden
     if signature.samples is None:
         labels = "" if signature.classes is None else " and its label"
         return f"Differential privacy hides every single sample{labels} in it."
@@ -179,5 +184,5 @@ def _disclosure(signature: SignatureFile) -> str:
     )
     if signature.classes is None or not len(signature.classes):
         return shown
-    names = "how many classes there are" if signature.key else "which classes there are"
+    names = "how many classes there are" if signature.names_key else "which classes there are"
     return f"{shown} It also shows {names}, how many samples each has, and what these have in common."

@@ -35,6 +35,10 @@ HashLabels = Annotated[
     Path | None,
     typer.Option(metavar="KEYFILE", help="Hash the names of classes with the federation's key in this file."),
 ]
+Key = Annotated[
+    Path | None,
+    typer.Option("--key", metavar="KEYFILE", help="The clients' key, made by 'pacfl key', which hides directions."),
+]
 MinimumCount = Annotated[
     int | None,
     typer.Option(metavar="N", help="Leave out classes with fewer samples. [default: 4]", show_default=False),

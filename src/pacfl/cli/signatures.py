@@ -22,6 +22,7 @@ from pacfl.cli.signature_options import (
     Group,
     HashLabels,
     Header,
+    Key,
     Labels,
     MinimumCount,
     PerClass,
@@ -47,8 +48,11 @@ from pacfl.signatures import (
     replace_file,
     sigfile,
     sign_file,
+    write_key,
 )
 from pacfl.signatures import demo as digits
+from pacfl.signatures.keying import unkeyed_federation
+from pacfl.signatures.keys import read_key
 from pacfl.subspace import Compare, Linkage, Measure
 
 NO_SIGNATURES: Final[Mapping[Kind, str]] = dict.fromkeys(("run", "runs"), "runs store no signatures")
@@ -84,6 +88,7 @@ def sign(
         float | None, typer.Option(help="Far below 1 / number of samples. [default: 1e-05]", show_default=False)
     ] = None,
     classes: Classes = None,
+    key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the signature of your data: the one small file that you share."""
@@ -101,6 +106,7 @@ def sign(
             epsilon=epsilon,
             delta=delta,
             classes=class_list(classes),
+            key=key,
             on_progress=advance,
         )
     size = output.stat().st_size
@@ -111,6 +117,24 @@ def sign(
     if signature.basis.shape[1] < signature.rank:
         _note(f"{signature.rank} directions were asked for, the data have {signature.basis.shape[1]}")
     _notes(caught)
+
+
+@app.command()
+def key(
+    file: Annotated[Path, typer.Argument(help="The file to make.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make a key that all clients share and the server does not have, for `pacfl sign --key` and `--hash-labels`."""
+    made = write_key(file)
+    if as_json:
+        out.print_json(json.dumps({"file": str(file), "key": made}))
+        return
+    out.print(f"{escape(str(file))}: key {made}, readable by you only.", highlight=False, soft_wrap=True)
+    out.print(
+        "Give it to all clients over a channel that the server cannot read. Whoever has it sees directions, and can "
+        "test guesses of hashed names.",
+        highlight=False,
+    )
 
 
 @app.command()
@@ -251,6 +275,9 @@ def explain(
     a: Annotated[str, typer.Argument(help="A client, by its name; with --clusters, a cluster, by its number.")],
     b: Annotated[str, typer.Argument(help="Another one.")],
     clusters: Annotated[bool, typer.Option("--clusters", help="A and B are numbers of clusters.")] = False,
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="KEYFILE", help="Where directions are keyed: the clients' key.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say why two clients, or two clusters, differ: which features and classes, and how far above noise."""
@@ -258,7 +285,8 @@ def explain(
     with progress_bars():
         from pacfl.experiment.federations import federation_in
 
-        found = federation_in(known).explain(a, b, "clusters" if clusters else "clients")
+        federation = federation_in(known) if key is None else unkeyed_federation(federation_in(known), read_key(key))
+        found = federation.explain(a, b, "clusters" if clusters else "clients")
     print_explanation(found, known, as_json)
 
 

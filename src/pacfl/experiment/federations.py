@@ -114,6 +114,7 @@ class ServerFederation:
             protection=NOT_PRIVATE if built.signature_epsilon is None else PRIVATE,
             labels="plain names" if self.state.classes else NOT_LABELLED,
             encoder=None if built.encoder is None else encoders.digest(built.encoder),
+            directions=self.state.key,
         )
 
 

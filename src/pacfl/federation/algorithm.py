@@ -176,6 +176,15 @@ class Algorithm:
         """What a client reports about its data when it joins."""
         return {}
 
+    def keyed(self, profile: Message, key: bytes) -> Message:  # noqa: ARG002 - for algorithms with signatures
+        """A profile whose directions only the clients' key shows; refused where the key would hide nothing."""
+        if profile:
+            raise ConfigError(
+                f"signature-key: {type(self).__name__} sends {', '.join(sorted(profile))} about the data, which a key "
+                "does not hide; leave out signature-key to send them as they are"
+            )
+        return profile
+
     def promise(self) -> Promise | None:
         """The privacy guarantee of every sample in a profile; None if there is none."""
         return None

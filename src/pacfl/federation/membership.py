@@ -14,6 +14,7 @@ from pacfl.federation.algorithm import State
 from pacfl.federation.checks import ArraySpec, ArraySpecs
 from pacfl.federation.levels import Levels
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.private import used_key
 from pacfl.learning.model import Vector
 from pacfl.signatures import column_arrays
 from pacfl.subspace import ClassSignatures, ClientSignature, Clustering, assign
@@ -41,6 +42,7 @@ class PACFLState(State):
     classes: Mapping[ClientId, ClassSignatures] = field(default_factory=dict)  # of clients that sent some
     clustering: Clustering | None = None
     tables: Mapping[ClientId, ColumnAngles] | None = None  # columns of clients that sent some
+    key: str | None = None  # of the directions of all signatures; None: they are plain
     levels: Levels | None = None  # where divisions are tried: the labels of the clustering are groups then
 
 
@@ -76,6 +78,7 @@ def admitted(
         classes={c: signed.classes for c, signed in everybody.items() if signed.classes is not None},
         tables={c: signed.columns for c, signed in everybody.items() if signed.columns is not None} or None,
         clustering=replace(clustering, labels=np.array(rows, dtype=np.intp)),
+        key=used_key(next(iter(profiles.values()))),
     )
 
 
@@ -189,6 +192,7 @@ def incomparable(state: PACFLState, profiles: Mapping[ClientId, Message]) -> dic
     """Clients whose signatures have other features than those of others, or of most if all are new.
 
     Those of tables have columns, and all others have none: a client without them would keep others from being compared.
+    All directions are keyed with one key, or none is.
     """
     tables = state.tables or {}
     known = [(len(basis), c in tables) for c, basis in state.bases.items()]
@@ -199,7 +203,21 @@ def incomparable(state: PACFLState, profiles: Mapping[ClientId, Message]) -> dic
     for c, (_, has_columns) in sent.items():
         if c not in why and has_columns != with_columns:
             why[c] = f"has {'' if has_columns else 'no '}columns, {expected}"
-    return why
+    return {**_of_other_keys(state, {c: used_key(profile) for c, profile in profiles.items()}), **why}
+
+
+def _of_other_keys(state: PACFLState, keys: Mapping[ClientId, str | None]) -> dict[ClientId, str]:
+    """Clients whose directions are keyed otherwise than those of others, or of most if all are new."""
+    if not keys:
+        return {}
+    expected = state.key if state.bases else Counter(keys.values()).most_common(1)[0][0]
+    words = {key: "no key" if key is None else f"key {key}" for key in (expected, *keys.values())}
+    return {
+        c: f"directions of its signature have {words[key]}, those of others {words[expected]}; angles between them "
+        "mean nothing: all sites need the same signature-key"
+        for c, key in keys.items()
+        if key != expected
+    }
 
 
 def without(state: PACFLState, clients: Set[ClientId]) -> PACFLState:

@@ -1,7 +1,8 @@
-"""What a client sends that hides its samples, or its update."""
+"""What a client sends that hides its samples, its directions, or its update."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -11,7 +12,11 @@ from pacfl.federation.message import Message
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.randomness import stream
 from pacfl.privacy import PrivateSignature, private_class_signatures, private_signature, secret, seeded
+from pacfl.privacy.keyed import keyed
 from pacfl.privacy.updates import hidden_update, secret_normal
+from pacfl.signatures.keys import key_id
+
+KEY_ID: Final = "key_id"  # in profiles whose directions are keyed: (1,) int64
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,22 @@ def private_profile(
     outputs, _ = context.engine.evaluate(context.model.initial, context.subset(np.arange(1)).train)
     agreed = range(outputs.shape[1])
     return private_class_signatures(context.raw, context.train.y, agreed, rank, epsilon, delta, noise)
+
+
+def keyed_profile(profile: Message, key: bytes) -> Message:
+    """A profile with signatures whose directions only the clients' key shows, and the key's id."""
+    if KEY_ID in profile:
+        raise ConfigError("directions of this profile are keyed already; give the key once")
+    directions = {"basis": keyed(profile["basis"], key).astype(np.float32)}
+    if "class_directions" in profile:
+        of_classes = keyed(profile["class_directions"], key, axis=1)
+        directions["class_directions"] = of_classes.astype(profile["class_directions"].dtype)
+    return {**profile, **directions, KEY_ID: np.frombuffer(bytes.fromhex(key_id(key)), dtype=">i8").astype(np.int64)}
+
+
+def used_key(profile: Message) -> str | None:
+    """The id of the key of a profile's directions; None if they are plain."""
+    return profile[KEY_ID].astype(">i8").tobytes().hex() if KEY_ID in profile else None
 
 
 def private_upload(

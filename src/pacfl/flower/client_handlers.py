@@ -19,6 +19,7 @@ from pacfl.flower.delivery import deliver
 from pacfl.flower.message_types import CONFIRM, EVALUATE, IDENTITY, KEYS, REVEAL, SHARES, SIGNATURE, TRAIN, register
 from pacfl.flower.secure_client import SecureClient
 from pacfl.flower.signature_ledger import Budget, SignatureLedger
+from pacfl.signatures.keys import read_key
 
 LARGEST_DOWNLOAD = 2**33  # bytes; a client trusts its server further than the server trusts it
 LEDGER = ".signatures"  # in the folder of memories; no federation can have this name
@@ -107,6 +108,8 @@ def _signature(request: Request) -> RecordDict:
         lambda: side.profile(request.round, request.client),
         Budget.read(request.context.node_config),
     )
+    if (key := request.context.node_config.get("signature-key")) is not None:
+        profile = side.algorithm.keyed(profile, read_key(Path(str(key))))  # after the ledger: another key costs nothing
     return wire.pack(profile, {"round": request.round})  # without the number of samples: it is not needed here
 
 

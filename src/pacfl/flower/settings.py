@@ -48,6 +48,11 @@ def read(run_config: Mapping[str, Any]) -> tuple[DeploymentSettings, Run]:
         raise ConfigError(
             f"a federation is one run, but the settings describe {len(runs)}; give single values instead of lists"
         )
+    if runs[0].algorithm.get("signature_key") is not None:
+        raise ConfigError(
+            "algorithm.signature-key does not apply to a federation: the key never travels; set signature-key in the "
+            "site.config of every site, and leave it out here"
+        )
     if not isinstance(runs[0].data.test, str):
         raise ConfigError(
             f"data.test = {list(runs[0].data.test)} does not apply to a federation: every site has one set of test "

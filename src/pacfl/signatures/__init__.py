@@ -2,7 +2,8 @@
 
 `sign_file` writes one client's signature, `cluster_files` finds the clusters of many, `load_federation` shows them,
 `join_files` adds newcomers, `leave_federation` removes clients, `replace_file` takes a new signature of one and says
-whether it drifted, `explain_pair` says why two of them differ.
+whether it drifted, `explain_pair` says why two of them differ. `write_key`
+makes a key that hides directions, or names of classes, from whoever does not have it.
 """
 
 from pacfl.features.reading import Reading
@@ -17,6 +18,7 @@ from pacfl.signatures.commands import (
     sign_file,
 )
 from pacfl.signatures.federation import Federation, Joined
+from pacfl.signatures.keys import write_key
 from pacfl.signatures.lifecycle import Replaced
 from pacfl.signatures.placement import Drift, Newcomer
 from pacfl.signatures.sigfile import SignatureFile, SignatureSettings
@@ -40,4 +42,5 @@ __all__ = [
     "load_federation",
     "replace_file",
     "sign_file",
+    "write_key",
 ]

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from pacfl.errors import DataError
 from pacfl.signatures.sigfile import SignatureFile
 
 Columns = tuple[str, ...]
+
+MOST_SHOWN: Final = 20  # columns in a message
 
 
 def aligned(clients: Mapping[str, SignatureFile], columns: Columns | None = None) -> dict[str, SignatureFile]:
@@ -27,6 +30,11 @@ def _permuted(name: str, client: SignatureFile, order: Columns) -> SignatureFile
     own = client.columns
     if own is None or own == order:
         return client
+    if client.directions_key is not None:
+        raise DataError(
+            f"{name}: its columns come in another order, and keyed directions cannot be reordered; sign it again with "
+            f"columns in this order: {', '.join(order[:MOST_SHOWN])}{', ...' if len(order) > MOST_SHOWN else ''}"
+        )
     twice = next((column for column in own if own.count(column) > 1 or order.count(column) > 1), None)
     if twice is not None:
         raise DataError(

@@ -18,6 +18,8 @@ from pacfl.folders import Kind, required
 from pacfl.signatures import figures, sigfile
 from pacfl.signatures.federation import Federation, Joined, Progress, federate, join
 from pacfl.signatures.folder import check_output, load, save
+from pacfl.signatures.keying import keyed_signature, unkeyed_federation
+from pacfl.signatures.keys import read_key
 from pacfl.signatures.lifecycle import Replaced, leave, replace_client
 from pacfl.signatures.sigfile import NOT_LABELLED, SignatureFile
 from pacfl.signatures.signing import default_rank, dependence, sign, sign_privately, warn_of_dependence
@@ -47,12 +49,14 @@ def sign_file(
     epsilon: float | None = None,
     delta: float | None = None,
     classes: Sequence[str] | None = None,
+    key: Path | None = None,
     on_progress: Progress = lambda *_: None,
 ) -> SignatureFile:
     """Write the signature of one client's data, with differential privacy for each of its samples if epsilon is given.
 
     Without epsilon, data of at most `rank` samples are refused: they would span the signature themselves. classes: with
-    epsilon and labels, all classes that any client may have.
+    epsilon and labels, all classes that any client may have. key: file with the clients' key, which hides directions
+    from whoever does not have it; angles stay as they are.
     """
     if output.suffix != SUFFIX:
         raise DataError(f"{output}: a signature file is named NAME.sig, and NAME is the client's name for others")
@@ -64,6 +68,7 @@ def sign_file(
         raise DataError(
             "--classes are for a guarantee of privacy: otherwise the labels say which there are; leave it out"
         )
+    secret = None if key is None else read_key(key)
     how = replace(reading or Reading(), on_progress=on_progress)
     how.check()
     rank = rank or default_rank(how)
@@ -79,6 +84,7 @@ def sign_file(
         signed = sign_privately(
             str(path), read_samples(path, how), rank, how, epsilon, DELTA if delta is None else delta, classes
         )
+    signed = signed if secret is None else keyed_signature(str(path), signed, secret)
     sigfile.write(output, signed)
     return signed
 
@@ -160,6 +166,11 @@ def _as_the_others(reading: Reading, settings: sigfile.SignatureSettings) -> Rea
         reading = replace(reading, labels="")  # a schema may name some
     if settings.schema is not None and reading.schema is None:
         raise DataError("the federation's tables were signed with a schema; give the same one with --schema")
+    if settings.directions is not None:
+        raise DataError(
+            f"directions of the federation's signatures are keyed with key {settings.directions}; sign newcomers with "
+            "--key first"
+        )
     if reading.labels_at is not None and settings.labels.startswith("names hashed"):
         raise DataError(
             "the federation's names of classes are hashed; sign newcomers with --labels and --hash-labels first"
@@ -181,9 +192,17 @@ def _same_encoder(sha256: str | None, given: str | None) -> str | None:
     )
 
 
-def explain_pair(folder: Path, a: str | int, b: str | int, *, between: Between = "clients") -> Explanation:
-    """Why two clients of the federation in a folder, by name, or two of its clusters, by number, differ."""
-    return load_federation(folder).explain(a, b, between)
+def explain_pair(
+    folder: Path, a: str | int, b: str | int, *, between: Between = "clients", key: Path | None = None
+) -> Explanation:
+    """Why two clients of the federation in a folder, by name, or two of its clusters, by number, differ.
+
+    key: file with the key of its signatures' directions, where they are keyed.
+    """
+    federation = load_federation(folder)
+    if key is not None:
+        federation = unkeyed_federation(federation, read_key(key))
+    return federation.explain(a, b, between)
 
 
 def load_federation(folder: Path) -> Federation:

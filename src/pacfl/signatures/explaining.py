@@ -61,6 +61,11 @@ def _features(kind: Any, features: int) -> Description:
 
 def explanation(federation: "Federation", a: str | int, b: str | int, between: Between) -> Explanation:
     """Why two clients, by name or position, or two clusters, by number, differ."""
+    if (key := federation.settings.directions) is not None:
+        raise DataError(
+            f"directions of its signatures are keyed with key {key}: what differs can be seen only where the key is; "
+            "give its file with --key"
+        )
     places = [_place(federation, one, between) for one in (a, b)]
     if places[0] == places[1]:
         raise DataError(f"{a}: was named twice; name two different {between}")
@@ -70,8 +75,12 @@ def explanation(federation: "Federation", a: str | int, b: str | int, between: B
 def explanations(
     federation: "Federation", pairs: Iterable[tuple[int, int]], between: Between = "clusters"
 ) -> list[Explanation]:
-    """Why the two of each pair differ: positions of clients, or numbers of clusters."""
-    known = federation.descriptions
+    """Why the two of each pair differ: positions of clients, or numbers of clusters.
+
+    Where directions are keyed, all that angles show; no features.
+    """
+    hidden = federation.settings.directions is not None
+    known = [] if hidden else federation.descriptions
     columns = {one.columns for one in known if one.columns is not None}
     shapes = {one.shape for one in known if one.shape is not None}
     found = explain_pairs(
@@ -83,6 +92,7 @@ def explanations(
         feature_names=next(iter(columns)) if len(columns) == 1 else None,
         shape=next(iter(shapes)) if len(shapes) == 1 and not columns else None,
         sizes=federation.sizes(),
+        hidden=hidden,
     )
     return [replace(one, words=" ".join([one.words, *_cautions(federation, one)])) for one in found]
 
@@ -118,6 +128,8 @@ def _cautions(federation: "Federation", found: Explanation) -> list[str]:
     said = []
     if federation.settings.labels.startswith("names hashed") and found.compared == "classes" and found.kind != "none":
         said.append("Names of classes are hashed: whoever has the key knows which they are.")
+    if federation.settings.directions is not None and found.kind == "inputs":
+        said.append("Directions are keyed: 'pacfl explain --key FILE' says which features differ, where the key is.")
     _, reduced, how = federation.settings.protection.partition("reduced by ")
     if reduced and not how.startswith("none") and found.kind == "inputs":
         said.append(f"Features are those of private signatures, reduced by {how}.")

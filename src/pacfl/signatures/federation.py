@@ -372,7 +372,7 @@ def check_comparable(made: Mapping[str, SignatureSettings]) -> SignatureSettings
 
     Clients without labels go with all others; those with labels must name their classes in the same way.
     """
-    for key in ("protection", "schema", "encoder", "features", "sketch", "preprocess", "per_class", "rank", "labels"):
+    for key in ("directions", *_HOW, "labels"):
         names: dict[object, list[str]] = {}
         for name, settings in made.items():
             value = getattr(settings, key)
@@ -382,25 +382,31 @@ def check_comparable(made: Mapping[str, SignatureSettings]) -> SignatureSettings
             kinds = "; ".join(f"{_shown(key, value)}: {_listed(who)}" for value, who in names.items())
             raise DataError(
                 f"signatures must be made with the same settings, these differ in {_WORDS.get(key, key)}: {kinds}. "
-                f"{_MEANINGLESS.get(key, 'Angles between them mean nothing')}; sign again with the same options"
+                f"{_MEANINGLESS.get(key, 'Angles between them mean nothing')}; "
+                f"{_REMEDIES.get(key, 'sign again with the same options')}"
             )
     labelled = (settings for settings in made.values() if settings.labels != NOT_LABELLED)
     return next(labelled, next(iter(made.values())))
 
 
+_HOW: Final = ("protection", "schema", "encoder", "features", "sketch", "preprocess", "per_class", "rank")
 _WORDS: Final = {
     "protection": "privacy",
     "preprocess": "preprocessing",
     "schema": "the schema of their columns",
     "per_class": "per-class decomposition",
     "labels": "how classes are named",
+    "directions": "the key of their directions",
 }
+_REMEDIES: Final = {"directions": "sign all of them again with --key and one file, or all without"}
 _MEANINGLESS: Final = {"labels": "Which classes are the same cannot be seen"}
 
 
 def _shown(key: str, value: object) -> str:
     if key == "encoder":
         return in_words(None if value is None else str(value))
+    if key == "directions":
+        return "no key" if value is None else f"key {value}"
     if key != "schema":
         return str(value)
     return "none" if value is None else f"SHA-256 {str(value)[:12]}..."

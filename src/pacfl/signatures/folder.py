@@ -160,7 +160,10 @@ def _check(federation: Federation, emptied: object) -> None:
         and isinstance(signed.preprocess, str)
         and isinstance(signed.protection, str)
         and isinstance(signed.labels, str)
-        and all(text is None or isinstance(text, str) for text in (signed.encoder, signed.sketch, signed.schema)),
+        and all(
+            text is None or isinstance(text, str)
+            for text in (signed.encoder, signed.sketch, signed.schema, signed.directions)
+        ),
     }
     lacking = [what for what, there in valid.items() if not there]
     if lacking:

@@ -1,22 +1,16 @@
 """Labels of samples -> names of classes that clients can compare, in plain text or hashed with a federation's key."""
 
-import hashlib
-import hmac
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacfl.errors import DataError
+from pacfl.signatures.keys import keyed_hash
 from pacfl.subspace.classes import ClassSignatures
 
 MOST_NAME: Final = 200  # characters of a class or a column
 MOST_CLASSES: Final = 1 << 12
-FEWEST_KEY_BYTES: Final = 16
-MOST_KEY_BYTES: Final = 1 << 16
-HASH_CHARACTERS: Final = 16  # of a name or a key: 64 bits, so that among thousands of classes no two are equal
 
 
 def class_names(labels: ArrayLike, n: int) -> NDArray[np.str_]:
@@ -43,29 +37,9 @@ def is_name(name: object) -> bool:
     return isinstance(name, str) and 0 < len(name) <= MOST_NAME and name.isprintable() and name == name.strip()
 
 
-def read_key(path: Path) -> bytes:
-    """A federation's key: the bytes of a file, but for white space around them."""
-    try:
-        with path.open("rb") as file:
-            key = file.read(MOST_KEY_BYTES + 1).strip()
-    except OSError as error:
-        raise DataError(f"{path}: the key cannot be read: {error.strerror or error}") from None
-    if not FEWEST_KEY_BYTES <= len(key) <= MOST_KEY_BYTES:
-        raise DataError(
-            f"{path}: a key has {FEWEST_KEY_BYTES} to {MOST_KEY_BYTES} bytes, got {len(key)}; make one with "
-            "'python -c \"import secrets; print(secrets.token_hex())\"' and give it to all clients"
-        )
-    return key
-
-
-def key_id(key: bytes) -> str:
-    """A name of the key that does not show it."""
-    return _hash(key, b"pacfl key")
-
-
 def with_hashed_names(made: ClassSignatures, key: bytes) -> ClassSignatures:
     """The same classes under keyed hashes of their names, in the order of the hashes: the old order would show some."""
-    names = [_hash(key, b"pacfl class\0" + name.encode()) for name in made.names]
+    names = [keyed_hash(key, b"pacfl class\0" + name.encode()) for name in made.names]
     order = sorted(range(len(names)), key=names.__getitem__)
     return replace(
         made,
@@ -79,11 +53,7 @@ def with_hashed_names(made: ClassSignatures, key: bytes) -> ClassSignatures:
 def hashed(names: NDArray[np.str_], key: bytes) -> NDArray[np.str_]:
     """Names of classes, (n,), hashed as `with_hashed_names` does."""
     found, at = np.unique(names, return_inverse=True)
-    return np.array([_hash(key, b"pacfl class\0" + name.encode()) for name in found.tolist()])[at]
-
-
-def _hash(key: bytes, message: bytes) -> str:
-    return hmac.new(key, message, hashlib.sha256).hexdigest()[:HASH_CHARACTERS]
+    return np.array([keyed_hash(key, b"pacfl class\0" + name.encode()) for name in found.tolist()])[at]
 
 
 def _integers(labels: NDArray[Any]) -> NDArray[Any]:

@@ -6,7 +6,8 @@
 Classes, of labelled data only: directions, float16, (rank, classes, features), then split-half angles, float32, (rank,
 classes, splits). Columns, of tables signed with a schema only: means and variances of angles, float32, (classes, 2, 2,
 columns). All numbers little-endian. The header describes the rest; nothing in the file is executed or
-unpickled. Version 1 had no classes and none of the fields from `classes` on.
+unpickled. Version 1 had no classes and none of the fields from `classes` on. Version 3 is that of keyed directions,
+which earlier releases would compare with others.
 """
 
 import hashlib
@@ -27,7 +28,8 @@ from pacfl.privacy import Guarantee
 from pacfl.privacy.gaussian import check_budget
 from pacfl.signatures import column_arrays
 from pacfl.signatures.class_arrays import check_names, restored, shapes, stored
-from pacfl.signatures.labels import HASH_CHARACTERS, MOST_NAME
+from pacfl.signatures.keys import HASH_CHARACTERS
+from pacfl.signatures.labels import MOST_NAME
 from pacfl.subspace import MEASURES, ClassSignatures
 from pacfl.subspace.classes import RANK, SPLITS
 from pacfl.subspace.columns import ColumnAngles
@@ -36,7 +38,9 @@ from pacfl.subspace.split_half import SplitHalfAngles
 
 MAGIC: Final = b"PACFLSIG"
 VERSION: Final = 2
-READABLE: Final = (1, 2)
+KEYED_VERSION: Final = 3
+READABLE: Final = (1, 2, 3)
+NAMES, DIRECTIONS = "names", "directions"  # what a key may be used for
 PREFIX: Final = struct.Struct("<8sHI")
 DIGEST_BYTES: Final = 32
 MOST_HEADER_BYTES: Final = 1 << 20  # names of columns and classes are in it
@@ -55,6 +59,7 @@ LATER: Final = (
     "table",
     "shape",
     "key",
+    "keyed",
     "schema",
     "encoder",
     "sketch",
@@ -74,6 +79,7 @@ class SignatureSettings:
     encoder: str | None = None
     sketch: str | None = None
     schema: str | None = None
+    directions: str | None = None  # the key that transformed them
 
     @property
     def private(self) -> bool:
@@ -94,12 +100,23 @@ class SignatureFile:
     privacy: Guarantee | None = None
     classes: ClassSignatures | None = None  # of labelled data
     columns: tuple[str, ...] | None = None  # names of the features, where they have some
-    key: str | None = None  # which key the names of classes are hashed with; None: they are plain
+    key: str | None = None  # which key of the federation was used; None: none
     schema: str | None = None  # SHA-256 of what columns are, in hexadecimal digits
     encoder: str | None = None  # SHA-256 of what made the features of samples (pacfl.features.encoders)
     sketch: str | None = None  # how the basis was compressed; nothing writes it yet
     shape: tuple[int, ...] | None = None  # of one sample, where it has several axes, as images have
     table: ColumnAngles | None = None  # columns of a table that was signed with a schema
+    keyed: tuple[str, ...] = ()  # what the key was used for: NAMES of classes, all DIRECTIONS (pacfl.privacy.keyed)
+
+    @property
+    def directions_key(self) -> str | None:
+        """Which key the directions are transformed with; None: they are plain."""
+        return self.key if DIRECTIONS in self.keyed else None
+
+    @property
+    def names_key(self) -> str | None:
+        """Which key the names of classes are hashed with; None: they are plain."""
+        return self.key if NAMES in self.keyed else None
 
     @property
     def settings(self) -> SignatureSettings:
@@ -107,10 +124,10 @@ class SignatureFile:
         protection = NOT_PRIVATE if self.privacy is None else f"private, reduced by {self.privacy.reduction}"
         labels = NOT_LABELLED
         if self.classes is not None:
-            labels = "plain names" if self.key is None else f"names hashed with key {self.key}"
+            labels = "plain names" if self.names_key is None else f"names hashed with key {self.names_key}"
         return SignatureSettings(
             *(len(self.basis), self.rank, self.per_class, self.preprocess, protection),
-            *(labels, self.encoder, self.sketch, self.schema),
+            *(labels, self.encoder, self.sketch, self.schema, self.directions_key),
         )
 
     def contents(self) -> dict[str, Any]:
@@ -140,6 +157,7 @@ class SignatureFile:
             },
             "shape": None if self.shape is None else list(self.shape),
             "key": self.key,
+            "keyed": list(self.keyed),
             "schema": self.schema,
             "encoder": self.encoder,
             "sketch": self.sketch,
@@ -154,7 +172,8 @@ def write(path: Path, signature: SignatureFile) -> int:
             f"{path}: names of columns and classes take {len(header)} bytes, at most {MOST_HEADER_BYTES} are stored; "
             "shorten them"
         )
-    body = PREFIX.pack(MAGIC, VERSION, len(header)) + header + signature.basis.astype("<f4").tobytes(order="F")
+    version = VERSION if signature.directions_key is None else KEYED_VERSION
+    body = PREFIX.pack(MAGIC, version, len(header)) + header + signature.basis.astype("<f4").tobytes(order="F")
     if signature.classes is not None:
         body += b"".join(part.tobytes() for part in stored(signature.classes))
     if signature.table is not None:
@@ -182,7 +201,7 @@ def _header(prefix: bytes, following: bytes, size: int) -> dict[str, Any]:
         raise SignatureError("is not a signature file; make one with 'pacfl sign DATA -o NAME.sig'")
     _, version, length = PREFIX.unpack(prefix)
     if version not in READABLE:
-        known = " and ".join(map(str, READABLE))
+        known = ", ".join(map(str, READABLE))
         raise SignatureError(f"has format version {version}, this pacfl reads versions {known}; use matching releases")
     if length > MOST_HEADER_BYTES or length > len(following):
         raise SignatureError("has a header longer than itself; it is damaged or cut short")
@@ -205,7 +224,19 @@ def _header(prefix: bytes, following: bytes, size: int) -> dict[str, Any]:
     if size != wanted:
         raise SignatureError(f"has {size} bytes where its header promises {wanted}; it is cut short or damaged")
     header["offset"] = PREFIX.size + length
+    header["keyed"] = _keyed(header, version)
     return header
+
+
+def _keyed(header: dict[str, Any], version: int) -> tuple[str, ...]:
+    """What the key was used for: in files that do not say it, for names."""
+    has_key = header.get("key") is not None
+    used = header.get("keyed", [NAMES] if has_key else [])
+    if used not in ([], [NAMES], [DIRECTIONS], [NAMES, DIRECTIONS]) or bool(used) != has_key:
+        raise SignatureError(f"has a key for {used!r}, one for {NAMES} or {DIRECTIONS} was wanted; it is damaged")
+    if (DIRECTIONS in used) != (version == KEYED_VERSION):
+        raise SignatureError(f"has a key for {used!r} in format version {version}; it is damaged")
+    return tuple(used)
 
 
 def _class_count(table: Any, features: int) -> int:
@@ -279,6 +310,7 @@ def _checked(content: bytes, header: dict[str, Any]) -> SignatureFile:
         sketch=_sketch(header.get("sketch")),
         shape=_shape(header.get("shape"), features),
         table=_table(body, header, samples),
+        keyed=header["keyed"],
     )
 
 

@@ -17,8 +17,9 @@ from pacfl.features.schema import CONSTANT
 from pacfl.privacy import private_class_signatures, private_signature
 from pacfl.signatures import column_arrays
 from pacfl.signatures.class_arrays import as_stored
-from pacfl.signatures.labels import MOST_CLASSES, MOST_NAME, class_names, hashed, key_id, read_key, with_hashed_names
-from pacfl.signatures.sigfile import MOST_AXES, SignatureFile
+from pacfl.signatures.keys import key_id, read_key
+from pacfl.signatures.labels import MOST_CLASSES, MOST_NAME, class_names, hashed, with_hashed_names
+from pacfl.signatures.sigfile import MOST_AXES, NAMES, SignatureFile
 from pacfl.subspace import (
     ClassSignatures,
     DependenceWarning,
@@ -181,10 +182,10 @@ def _stored_classes(made: ClassSignatures, how: Reading) -> dict[str, Any]:
     """The same as a file stores it, with names hashed if asked."""
     if len(made) > MOST_CLASSES:
         raise ValueError(f"{len(made)} classes are more than the {MOST_CLASSES} a signature holds; are these labels?")
-    key = None if how.hash_labels is None else read_key(how.hash_labels)
-    if key is not None:
-        made = with_hashed_names(made, key)
-    return {"classes": as_stored(made), "key": None if key is None else key_id(key)}
+    if how.hash_labels is None:
+        return {"classes": as_stored(made)}
+    key = read_key(how.hash_labels)
+    return {"classes": as_stored(with_hashed_names(made, key)), "key": key_id(key), "keyed": (NAMES,)}
 
 
 @contextmanager

@@ -112,6 +112,7 @@ class _Known:
     feature_names: Sequence[str]
     class_names: Mapping[str, str]
     shape: tuple[int, ...]
+    hidden: bool = False
 
     @cached_property
     def class_noise(self) -> Array:
@@ -172,14 +173,18 @@ def explain_pairs(
     class_names: Mapping[str, str] | None = None,
     shape: tuple[int, ...] | None = None,
     sizes: Sequence[int] | None = None,
+    hidden: bool = False,
 ) -> list[Explanation]:
-    """`explain` for many pairs, which takes far less time than one after the other."""
+    """`explain` for many pairs, which takes far less time than one after the other.
+
+    hidden: directions are those of an unknown orthogonal transform, so that features mean nothing; none is named.
+    """
     evidence = evidence_on(clients, clustering, sizes)
     if client_names is not None and len(client_names) != len(clients):
         raise ValueError(f"client_names must name each of {len(clients)} clients, got {len(client_names)} names")
     features = len(clients[0].basis)
     names = _feature_names(features, feature_names, shape)
-    known = _Known(clients, evidence, client_names, names, dict(class_names or {}), shape or (features,))
+    known = _Known(clients, evidence, client_names, names, dict(class_names or {}), shape or (features,), hidden)
     return [_explained(known, a, b, between) for a, b in pairs]
 
 
@@ -204,9 +209,13 @@ def _explained(known: _Known, a: int, b: int, between: Between) -> Explanation:
         above = np.zeros(len(squares))
         above[[one.column for one in columns]] = [one.size for one in columns]
         squares = above**2
+    if known.hidden:
+        squares, above = np.zeros_like(squares), np.zeros_like(above)
     contributions = squares / squares.sum() if squares.sum() > 0 else squares
     is_image = len(known.shape) > 1
-    features = largest_differences(parts, contributions, above, known.feature_names, units=not is_image and not columns)
+    features = largest_differences(
+        parts, contributions, above, known.feature_names, units=not (is_image or columns or known.hidden)
+    )
     found = Explanation(
         between=between,
         a=a,

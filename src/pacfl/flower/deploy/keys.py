@@ -2,7 +2,6 @@
 
 import ipaddress
 import json
-import os
 import secrets
 import shutil
 import ssl
@@ -27,17 +26,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from pacfl.errors import DeployError
 from pacfl.files import write_atomically
+from pacfl.files import write_secret as write_secret
 
 CREDENTIALS: Final = "credentials.yaml"  # where Flower's commands look for the token of an operator
 ACCOUNT: Final = "flower.account-auth"
 _TOKEN: Final = ".oidc-access-token"
 YEARS: Final = {"authority": 10, "server": 2}
-
-
-def write_secret(path: Path, content: bytes) -> None:
-    """A new file that nobody else can read at any time."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
 
 
 def write_node_key(folder: Path) -> bytes:
