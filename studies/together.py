@@ -156,20 +156,26 @@ def main() -> None:
         return
     found = list(outcomes(args.data, args.sets, args.shifts, args.clients, seeds, args.store))
     print(f"{args.clients} clients, seeds {seeds.start} to {seeds.stop - 1}\n")
-    columns = [name for name in args.sets if any(o["set"] == name for o in found)]
+    print("\n".join(table(found)))
+
+
+def table(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Lines of Markdown: the clusters found for each difference and set, then of several sets."""
+    columns = [name for name in SETS if any(o["set"] == name for o in found)]
     if columns:
-        print("\n".join([f"| difference | wanted | {' | '.join(columns)} |", "|---" * (2 + len(columns)) + "|"]))
-    for shift in args.shifts:
+        yield f"| difference | wanted | {' | '.join(columns)} |"
+        yield "|---" * (2 + len(columns)) + "|"
+    for shift in SHIFTS:
         of_shift = [o for o in found if o["shift"] == shift]
         cells = [_cell([o for o in of_shift if o["set"] == name]) for name in columns]
-        if of_shift and shift in SHIFTS:
-            print(f"| {shift} | {of_shift[0]['wanted']} | {' | '.join(cells)} |")
+        if of_shift:
+            yield f"| {shift} | {of_shift[0]['wanted']} | {' | '.join(cells)} |"
     if any(o["set"] == MIXED_SETS for o in found):
-        print("\n| clients of several sets | wanted | found |\n|---|---|---|")
-    for shift in args.shifts:
+        yield from ("", "| clients of several sets | wanted | found |", "|---|---|---|")
+    for shift in MIXES:
         of_shift = [o for o in found if o["shift"] == shift]
-        if of_shift and shift in MIXES:
-            print(f"| {shift} | {of_shift[0]['wanted']} | {_cell(of_shift)} |")
+        if of_shift:
+            yield f"| {shift} | {of_shift[0]['wanted']} | {_cell(of_shift)} |"
 
 
 def _print_newcomers(
