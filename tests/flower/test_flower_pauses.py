@@ -82,7 +82,7 @@ def test_a_site_that_is_paused_before_it_joins_has_not_failed_to(
 @pytest.mark.usefixtures("hurried")
 def test_a_round_waits_for_sites_that_are_paused_if_it_needs_them(tmp_path: Path) -> None:
     """No round of training is spent while it does."""
-    more = {"federation.minimum-clients": 6}
+    more = {"federation.minimum-clients": 6, "federation.quorum": 6}
     grid = Pausing(client_loader(lively("fedavg"), tmp_path / "m"), NODES, start=1, messages=20)
     federate(grid, config(tmp_path / "f", "fedavg", rounds=3, **more))
     assert grid.seen.count(IDENTITY) == 20

@@ -179,7 +179,7 @@ def test_sites_with_permuted_labels_are_a_cluster_of_their_own(tmp_path: Path) -
     clients = replace(clients, train=replace(clients.train, y=y), client_indices=indices)
     context = config(tmp_path / "f", rounds=1)
     del context.run_config["algorithm.threshold"]
-    grid = FakeGrid(client_loader(PACFL(), tmp_path / "m", clients=clients), [100, 101, 102, 103])
+    grid = FakeGrid(client_loader(PACFL(label_prior=False), tmp_path / "m", clients=clients), [100, 101, 102, 103])
     federate(grid, context)
     assert len(messages(grid, SIGNATURE)) == 4
     assert {frozenset(own) for own in clusters_of(tmp_path / "f")} == {frozenset({0, 2}), frozenset({1, 3})}

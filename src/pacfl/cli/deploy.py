@@ -60,7 +60,7 @@ def init(
         "federation": {
             "task": task if agreed is None else tables.MODULE,
             "deadline": deadline,
-            "minimum-clients": min(2, len(names)),
+            "minimum-clients": len(names),
         },
     }
     if agreed is not None and agreed.labels is not None and agreed.labels.kind == "value":

@@ -15,7 +15,7 @@ from pacfl import algorithms
 from pacfl.errors import StoreError
 from pacfl.experiment.checkpoint import peek
 from pacfl.experiment.store import RunFolder
-from pacfl.experiment.summary import label, metric_of, scores
+from pacfl.experiment.summary import label, metric_of, scores, trained
 from pacfl.features import encoders
 from pacfl.federation.message import ClientId
 from pacfl.folders import Folder
@@ -54,7 +54,7 @@ class ServerFederation:
     def planned(self) -> int:
         """Rounds of training in all, as far as the server has said."""
         said = (RunFolder(self.path).description("status") or {}).get("rounds")
-        return int(said) if isinstance(said, int) else sum(bool(record["sampled"]) for record in self.records())
+        return int(said) if isinstance(said, int) else sum(map(trained, self.records()))
 
     def records(self) -> list[dict[str, Any]]:
         """One record for each round so far."""
@@ -75,7 +75,7 @@ class ServerFederation:
             "kind": self.folder.kind,
             "name": self.folder.name,
             "algorithm": label(self.settings["algorithm"], self.settings.get("aggregation", {})),
-            "rounds": {"done": sum(bool(one["sampled"]) for one in records), "planned": self.planned},
+            "rounds": {"done": sum(map(trained, records)), "planned": self.planned},
             "metric": metric_of(evaluated),
             "score": scores(evaluated)["received"]["mean"] if "received" in scores(evaluated) else None,
             **({"clusters": self.clusters()} if self.signatures is None else self.signatures.summary()),

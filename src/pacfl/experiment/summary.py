@@ -81,6 +81,11 @@ def summaries(scores: "Scores", metrics: Metrics) -> dict[str, Any]:
     return stored
 
 
+def trained(record: Mapping[str, Any]) -> bool:
+    """Whether a round changed a model: clients trained, and not all of their updates were lost."""
+    return bool(record.get("updates", len(record["sampled"])))
+
+
 def metric_of(record: Mapping[str, Any]) -> str:
     """The name of the primary metric of a record or a result."""
     return str(record.get("metric", ACCURACY))

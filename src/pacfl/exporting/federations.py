@@ -10,7 +10,7 @@ from pacfl.data.preprocessing import Preprocessing
 from pacfl.errors import ConfigError, DataError, StoreError
 from pacfl.experiment.checkpoint import peek
 from pacfl.experiment.store import RunFolder
-from pacfl.experiment.summary import label
+from pacfl.experiment.summary import label, trained
 from pacfl.exporting.card import CardFacts, privacy_spent, scores_of
 from pacfl.exporting.folder import Manifest, ModelOf
 from pacfl.exporting.formats import FormatName
@@ -79,7 +79,7 @@ class FederationModels:
             method=f"Federated learning of sites, with {self._label}, by pacfl.",
             data={"clients": len(self.state.cluster_of), "samples": "at the sites; the server has none"},
             training={
-                "rounds": sum(bool(record["sampled"]) for record in records),
+                "rounds": sum(map(trained, records)),
                 "local training": words(self.content["learning"]),
             },
             clusters=dict(sorted(clusters.items())),

@@ -80,6 +80,7 @@ class Round:
     scores: Scores
     bytes_down: int
     bytes_up: int
+    updates: int = 0  # uploads that were aggregated
 
     def scores_by_kind(self, others: Iterable[str]) -> dict[str | None, Scores]:
         """Scores by kind of test samples, then by protocol: the primary kind (None), and the others that are named."""
@@ -116,4 +117,4 @@ def rounds(
         scores = clients.evaluate(t, evaluated, plan.personal, plan.fine_tune) if evaluated else {}
         bytes_down = sum(nbytes(d) for d in downloads.values())
         bytes_up = sum(map(nbytes, profiles.values())) + sum(u.nbytes for u in uploads)
-        yield Round(t, plan, state, scores, bytes_down, bytes_up)
+        yield Round(t, plan, state, scores, bytes_down, bytes_up, len(uploads))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from flwr.app import Message as Envelope
@@ -13,7 +14,7 @@ from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.checks import check_class_counts, class_count_specs
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score, Scores
-from pacfl.flower import secure_rounds, wire
+from pacfl.flower import model_identity, secure_rounds, wire
 from pacfl.flower.event_log import info, warning
 from pacfl.flower.inbox import IS_PAUSED, collect_replies
 from pacfl.flower.message_types import EVALUATE, SIGNATURE, TRAIN
@@ -53,6 +54,11 @@ class FlowerBackend:
     silent: set[ClientId] = field(default_factory=set)  # whose reply to the last training did not come in time
     answered: set[ClientId] = field(default_factory=set)  # who replied to the last evaluation
     delivered: set[ClientId] = field(default_factory=set)  # and who of them has stored its models
+
+    @cached_property
+    def described(self) -> str:
+        """The shapes of the model: a site with another one refuses."""
+        return model_identity.as_text(self.model)
 
     def profile(self, t: int, clients: Sequence[ClientId]) -> Mapping[ClientId, Message]:
         """Profiles of clients; those without a valid reply are missing."""
@@ -124,7 +130,8 @@ class FlowerBackend:
         waiting: dict[str, ClientId] = {}
         for client, message in requests.items():
             name = self.name(client)
-            header = {"round": t, "client": client, "name": name, "federation": self.federation, **about}
+            own: wire.About = {"round": t, "client": client, "name": name}
+            header = {**own, "federation": self.federation, "model": self.described, **about}
             sent = self._send(message_type, t, client, wire.pack(message, header))
             if sent is None:
                 self._fail(t, client, "cannot be reached")

@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from pacfl.federation.client_side import ClientSide
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score
-from pacfl.flower import wire
+from pacfl.flower import model_identity, wire
 from pacfl.flower.client_memory import ClientMemory
 from pacfl.flower.delivery import deliver
 from pacfl.flower.message_types import CONFIRM, EVALUATE, IDENTITY, KEYS, REVEAL, SHARES, SIGNATURE, TRAIN, register
@@ -59,6 +59,8 @@ class Request:
         if self._loaded is None:
             self._loaded = self._load(self.context, self._federation, self.client)
         side, folder = self._loaded
+        if "model" in self.about:
+            model_identity.check(self.about["model"], side.model)
         return side, ClientMemory(self._folder(folder)), SignatureLedger(folder / LEDGER)
 
     @property

@@ -15,12 +15,12 @@ from flwr.serverapp import Grid
 from pacfl.errors import StoreError
 from pacfl.experiment.config import Run
 from pacfl.experiment.store import RunFolder, owned
-from pacfl.experiment.summary import record
+from pacfl.experiment.summary import record, trained
 from pacfl.federation.label_prior import settled
 from pacfl.federation.message import ClientId
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import RoundPlan
-from pacfl.flower import delivery, settings, status
+from pacfl.flower import delivery, model_identity, settings, status
 from pacfl.flower.attendance import Attendance
 from pacfl.flower.backend import FlowerBackend, by_protocol
 from pacfl.flower.client_registry import ClientRegistry, Node, NodesByPartition, nodes_by_key, wait_for_clients
@@ -29,10 +29,11 @@ from pacfl.flower.pauses import Pauses
 from pacfl.flower.site import load_model
 from pacfl.learning.evaluation import Metrics
 from pacfl.learning.losses import find_loss
+from pacfl.learning.model import Model
 from pacfl.learning.randomness import stream
 
 SECONDS_FOR_FORMER_RUN = 60.0
-LONGEST_PAUSE = 60.0  # seconds between two deliveries to a client that does not reply
+LONGEST_PAUSE = 60.0  # seconds between two rounds without an update, or deliveries to a client that does not reply
 
 
 def federate(grid: Grid, context: Context) -> None:
@@ -53,6 +54,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
     checkpoint = _load_checkpoint(folder, run)
     start = int(checkpoint.get("round", 0))
     model, required = load_model(deployment.task, run), run.algorithm.get("label_prior") is True
+    _check_model(folder, checkpoint, model)
     algorithm, note = settled(run.build_algorithm(), model, run.learning.loss, required=required)
     if note:
         warning(note, "label-prior")
@@ -77,9 +79,9 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
     message = f"federation {backend.federation}: round {start + 1} of {run.schedule.rounds} is next"
     info(message, "started", federation=backend.federation, round=start + 1, rounds=run.schedule.rounds)
     former = folder.records()
-    trained = sum(bool(record["sampled"]) for record in former)
+    n_trained = sum(map(trained, former))
     file = status.StatusFile(
-        *(folder.path, run.schedule.rounds, registry, backend, dict(state.cluster_of), trained, metrics.primary),
+        *(folder.path, run.schedule.rounds, registry, backend, dict(state.cluster_of), n_trained, metrics.primary),
         attendance=Attendance.of(former),
     )
     find_nodes = nodes_by_key if deployment.identity == "key" else NodesByPartition()
@@ -100,6 +102,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
                     "round": done.t + 1,
                     "run": _settings(run),
                     "task": deployment.task,
+                    "model": model_identity.shapes(model),
                     "federation": backend.federation,
                     "clients": registry.described(),
                     "state": done.state,
@@ -132,7 +135,7 @@ class LiveSchedule:
 
     def note(self, record: Mapping[str, Any], answered: Set[ClientId] = frozenset()) -> None:
         """Take a stored round into account; answered: who was evaluated in it, with its models stored or not."""
-        self.delivered = set() if record["sampled"] else self.delivered | set(record.get("delivered", ())) | answered
+        self.delivered = set() if trained(record) else self.delivered | set(record.get("delivered", ())) | answered
 
     def round_plans(self) -> Iterator[RoundPlan]:
         """The remaining rounds of training, one in which all available clients are evaluated, and late deliveries."""
@@ -140,16 +143,28 @@ class LiveSchedule:
         t = count(len(self.former))
         had_finished = bool(self.former) and "delivered" in self.former[-1]
         remaining = max(self.run.schedule.rounds - self.status.trained, 0)
-        for _ in range(remaining):
-            yield from self._requested(t)
-            now, available, joining = yield from self._wait(t)
-            yield RoundPlan(joining=joining, sampled=self._sample(now, available))
+        yield from self._training(t)
         if remaining or not had_finished:
             _, available, joining = yield from self._wait(t)
             yield RoundPlan(joining=joining, evaluated=tuple(available), personal=True)
             delivery.requested(self.folder, take=True)  # everybody has just got them
         yield from self._requested(t)
         yield from self._late(t)
+
+    def _training(self, t: Iterator[int]) -> Iterator[RoundPlan]:
+        """Rounds of training, until enough of them had an update; after one without there is a pause, ever longer."""
+        pause = 1.0
+        while (before := self.status.trained) < self.run.schedule.rounds:
+            yield from self._requested(t)
+            now, available, joining = yield from self._wait(t)
+            yield RoundPlan(joining=joining, sampled=self._sample(now, available))
+            if self.status.trained > before:
+                pause = 1.0
+            else:
+                message = f"round {now + 1} had no update and does not count; the next is in {pause:g} s"
+                warning(message, "round-without-update", round=now + 1, pause=pause)
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
 
     @property
     def undelivered(self) -> list[ClientId]:
@@ -164,9 +179,8 @@ class LiveSchedule:
         Newcomers that have failed to join, and without whom there are too few, are asked to join apart from it: a round
         of training is not spent on them.
         """
-        minimum = self.deployment.minimum_clients
         while True:
-            t = next(rounds)
+            t, minimum = next(rounds), self.deployment.awaited(first=not self.status.cluster_of)
             available, due = wait_for_clients(self.registry, self.find_nodes, t, minimum, self.status.waiting)
             newcomers = tuple(c for c in due if c not in self.status.cluster_of)
             if not newcomers:
@@ -217,6 +231,16 @@ def _load_checkpoint(folder: RunFolder, run: Run) -> dict[str, Any]:
     return checkpoint
 
 
+def _check_model(folder: RunFolder, checkpoint: Mapping[str, Any], model: Model) -> None:
+    """Refuse to continue with another model, of which no client could use the weights."""
+    here = model_identity.shapes(model)
+    if found := model_identity.differences(checkpoint.get("model", here), here):
+        raise StoreError(
+            f"{folder.path} has a federation of another model: {found}; restore build_model as it was, or choose "
+            "another federation.folder"
+        )
+
+
 def _settings(run: Run) -> dict[str, Any]:
     """The settings that may not change while a federation runs; the number of rounds may."""
     content = run.content()
@@ -226,12 +250,13 @@ def _settings(run: Run) -> dict[str, Any]:
 
 def _record(done: Round, backend: FlowerBackend, metrics: Metrics, registry: ClientRegistry) -> dict[str, Any]:
     """The record of a round; scores of the received models come with the uploads."""
-    scored = replace(done, scores=done.scores or by_protocol(backend.piggybacked))
+    scored = replace(done, scores=done.scores or (by_protocol(backend.piggybacked) if done.updates else {}))
     failures = [{"client": x.client, "what": x.what} for x in backend.reply_failures if x.round == done.t]
     delivered = {"delivered": sorted(backend.delivered)} if done.plan.personal else {}
     recorded = record(scored, None, metrics)
     missing = {"reply_failures": failures, "away": registry.away(), "paused": sorted(registry.paused)}
-    return {**recorded, "at": round(time.time(), 3), **missing, **delivered}
+    at = {"updates": done.updates, "at": round(time.time(), 3)}
+    return {**recorded, **at, **missing, **delivered}
 
 
 @contextmanager

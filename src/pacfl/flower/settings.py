@@ -17,7 +17,8 @@ class DeploymentSettings:
 
     folder: str = "federation"  # where the server stores models, clusters and records
     task: str = "pacfl.flower.digits"  # the module with load_data(context) and build_model()
-    minimum_clients: PositiveInt = 2  # that a round waits for
+    minimum_clients: PositiveInt = 2  # that the first clustering waits for; `pacfl deploy init` writes all sites
+    quorum: PositiveInt | Literal["majority"] = "majority"  # that later rounds wait for; of minimum_clients
     deadline: Positive = 300.0  # seconds within which a client has to reply
     poll: Positive = 0.5  # seconds between two checks for replies
     delivery: NonNegative = 86_400.0  # seconds at the end in which sites that were away may still get their models
@@ -26,6 +27,12 @@ class DeploymentSettings:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def awaited(self, first: bool) -> int:
+        """How many clients a round waits for; first: none has a cluster yet."""
+        if first:
+            return self.minimum_clients
+        return self.minimum_clients // 2 + 1 if self.quorum == "majority" else self.quorum
 
     @property
     def path(self) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pacfl.experiment.summary import ACCURACY, scores
+from pacfl.experiment.summary import ACCURACY, scores, trained
 from pacfl.federation.message import ClientId
 from pacfl.flower import event_log
 from pacfl.flower.attendance import Attendance
@@ -29,7 +29,7 @@ class StatusFile:
     registry: ClientRegistry
     backend: FlowerBackend
     cluster_of: dict[ClientId, int]
-    trained: int = 0  # rounds of training; the evaluation of everybody at the end is none
+    trained: int = 0  # rounds with an update; the evaluation of everybody at the end is none
     metric: str = ACCURACY  # the primary one
     score: float | None = None  # its mean over clients, of the models as received
     attendance: Attendance = field(default_factory=Attendance)
@@ -91,7 +91,7 @@ class StatusFile:
         known = {"clusters": record["clusters"], self.metric: self.score}
         message = f"round {t + 1}: done, clusters: {record['clusters']}, {self.metric}: {self.score}"
         info(message, "round-finished", round=t + 1, **known)
-        self.trained += bool(record["sampled"])
+        self.trained += trained(record)
         self.attendance.note(record)
         self._write("running")
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from pacfl.experiment.federations import ServerFederation
-from pacfl.experiment.summary import label, megabits_per_client
+from pacfl.experiment.summary import label, megabits_per_client, trained
 from pacfl.report.records import Record, array, outcome
 from pacfl.report.summary import ClientClustering, Clients, RunSummary
 from pacfl.subspace.compared import compared
@@ -21,7 +21,7 @@ def read(found: ServerFederation) -> RunSummary | None:
     if not records or not found.cluster_of:
         return None
     n = 1 + max(found.cluster_of)
-    rounds = [max(t, 1) for t in accumulate(bool(record["sampled"]) for record in records)]
+    rounds = [max(t, 1) for t in accumulate(map(trained, records))]
     whole = _whole(records, rounds)
     finished = rounds[-1] >= found.planned and not records[-1]["sampled"]  # everybody is evaluated at the end
     last = outcome([records[i] for i in whole], [rounds[i] for i in whole], n, only_latest=True)

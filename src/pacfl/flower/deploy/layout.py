@@ -71,7 +71,7 @@ def make(
     for i, name in enumerate(sites):
         write_site(folder / "sites" / name, deployment, site_ports[i], i, certificate)
     trust.write(folder, sites)
-    _app(folder, settings or {}, seed)
+    _app(folder, settings or {}, seed, len(sites))
     for name, text in (modules or {}).items():
         _write(folder / "app" / f"{name}.py", text)
     approve(folder, approval.build(folder / "app"))
@@ -177,15 +177,16 @@ def write_site(  # its place in the deployment is two numbers
     _write(site / SITE, json.dumps({**about, "sites": n_clients}, indent=2) + "\n")
 
 
-def _app(folder: Path, settings: Mapping[str, Mapping[str, Any]], seed: int) -> None:
-    chosen = {**DEFAULTS, **settings, "federation": {**FEDERATION, **settings.get("federation", {})}}
+def _app(folder: Path, settings: Mapping[str, Mapping[str, Any]], seed: int, n_sites: int) -> None:
+    everybody = {"minimum-clients": n_sites}
+    chosen = {**DEFAULTS, **settings, "federation": {**FEDERATION, **everybody, **settings.get("federation", {})}}
     _write(_private(folder / "app") / "pyproject.toml", files.app(chosen, seed))
 
 
 FEDERATION: Final[Mapping[str, Any]] = {
     "folder": "federation",  # in server/, where the server is started
     "task": "pacfl.flower.digits",
-    "minimum-clients": 2,
+    "quorum": "majority",
     "deadline": 300.0,
     "poll": 0.5,
     "delivery": 86_400.0,
