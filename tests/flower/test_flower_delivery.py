@@ -1,18 +1,23 @@
 """Models reach the sites: at the end, when a site that was away returns, and when the operator asks."""
 
 import json
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from flwr.app import Context, RecordDict
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
+from flwr.app import Context, Error, Message, RecordDict
 
-from pacfl.errors import ModelError
+from pacfl.errors import DataError, ModelError, PacflError
 from pacfl.exporting import formats
+from pacfl.exporting.export import export
+from pacfl.exporting.prediction import predict
 from pacfl.flower import delivery, health, server
 from pacfl.flower.client_registry import fingerprint
 from pacfl.flower.server import federate
@@ -37,6 +42,12 @@ class Sites(FakeGrid):
     def context(self, node: int) -> Context:
         models = {"models": str(self.folder / "sites" / str(node) / "models")}
         return Context(1, node, {"partition-id": node - 100, **models}, RecordDict(), {})
+
+    def _reply(self, message: Message) -> Message | None:
+        try:
+            return super()._reply(message)
+        except PacflError as error:  # as Flower replies for a site
+            return Message(Error(1, f"{type(error).__name__}: {error}"), reply_to=message)
 
     def get_nodes(self) -> list[SimpleNamespace]:
         trained = sum(m.metadata.message_type == "train" for m in self.sent)
@@ -128,3 +139,52 @@ def test_models_are_delivered_on_request_before_the_next_round_and_after_the_end
     delivery.request(tmp_path / "f")
     assert len(run(grid, tmp_path / "f")) == 5
     assert len(run(grid, tmp_path / "f")) == 5  # a request counts once
+
+
+def with_key(folder: Path, node: int) -> Path:
+    """The folder of a site that has the key of a node."""
+    key = load_pem_public_key(key_of(node)).public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    folder.mkdir(parents=True)
+    (folder / "node.pub").write_bytes(key + b" somebody@somewhere\n")
+    return folder
+
+
+def test_models_of_one_site_are_refused_at_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They carry the fingerprint of the key for which they were made. Away from any site they can be used."""
+    monkeypatch.setattr(delivery, "FORMATS", ("torch",))
+    lyon, graz = (with_key(tmp_path / "sites" / str(node), node) for node in NODES[:2])
+    run(Sites(tmp_path, NODES[:2]), tmp_path / "f")
+    exported = json.loads((lyon / "models" / "export.json").read_text())
+    assert exported["clients"] == {"site-00": {"fingerprint": fingerprint(key_of(NODES[0]))}}
+    x = np.zeros((2, 1, 8, 8), np.float32)
+    assert len(predict(lyon / "models" / "cluster.pt2", x).outputs) == 2
+    shutil.copytree(lyon / "models", tmp_path / "elsewhere" / "models")
+    assert len(predict(tmp_path / "elsewhere" / "models" / "personal.pt2", x).outputs) == 2
+    shutil.copytree(lyon / "models", graz / "models-of-lyon")
+    for file in ("cluster.pt2", "personal.pt2"):
+        with pytest.raises(DataError, match=r"made for 'site-00' with the key SHA256:\S+, and this site has the key"):
+            predict(graz / "models-of-lyon" / file, x)
+
+
+def test_a_model_that_is_delivered_to_the_wrong_site_is_refused_and_the_server_says_so(tmp_path: Path) -> None:
+    """The second site signs in with a key that is not that of its folder."""
+    with_key(tmp_path / "sites" / str(NODES[0]), NODES[0])
+    wrong = with_key(tmp_path / "sites" / str(NODES[1]), NODES[2])
+    last = run(Sites(tmp_path, NODES[:2]), tmp_path / "f", **{"federation.delivery": 0.05})[2]
+    assert last["delivered"] == [0]
+    assert not (wrong / "models").exists()
+    assert "client site-01: error 1: DataError" in (tmp_path / "f" / "server.log").read_text()
+
+
+def test_an_export_of_the_server_carries_the_keys_of_its_sites(tmp_path: Path) -> None:
+    """A model that the operator sends by hand is bound to its site, too; that of a cluster is not."""
+    run(Sites(tmp_path, NODES[:2]), tmp_path / "f")
+    graz = with_key(tmp_path / "graz", NODES[1])
+    x = np.zeros((2, 1, 8, 8), np.float32)
+    export(tmp_path / "f", graz / "lyon", input_shape=(1, 8, 8), client="site-00")
+    export(tmp_path / "f", graz / "own", input_shape=(1, 8, 8), client="site-01")
+    export(tmp_path / "f", graz / "cluster", input_shape=(1, 8, 8))
+    for name in ("own", "cluster"):
+        assert len(predict(graz / name, x, client="site-01").outputs) == 2
+    with pytest.raises(DataError, match="made for 'site-00'"):
+        predict(graz / "lyon", x, client="site-00")

@@ -16,6 +16,7 @@ from pacfl.exporting.folder import Manifest, ModelOf
 from pacfl.exporting.formats import FormatName
 from pacfl.exporting.portable import examples, portable
 from pacfl.exporting.runs import OUTPUTS, words
+from pacfl.exporting.site_key import FINGERPRINT, HASH
 from pacfl.folders import Folder
 from pacfl.learning.losses import find_loss
 from pacfl.learning.model import Model, as_model
@@ -31,6 +32,7 @@ class FederationModels:
     model: Model
     preprocessing: Preprocessing
     names: Mapping[int, str]  # of clients
+    keys: Mapping[int, str]  # their fingerprints
 
     def models(self, client: str | None, personal: bool) -> Iterator[ModelOf]:
         """The model of every cluster, or of one client."""
@@ -62,7 +64,10 @@ class FederationModels:
         with torch.no_grad():
             sample = torch.from_numpy(examples(self.preprocessing, 1))
             outputs = portable(self.model.build(), self.preprocessing)(sample).numel()
-        clients = {self._name(c): {"cluster": int(k)} for c, k in self.state.cluster_of.items()}
+        clients = {
+            self._name(c): {"cluster": int(k), **({FINGERPRINT: self.keys[c]} if c in self.keys else {})}
+            for c, k in self.state.cluster_of.items()
+        }
         about = (None, self._label, self.folder.name, self._targets())
         return Manifest(name, *about, tuple(map(str, range(outputs))), None, clients)
 
@@ -124,6 +129,8 @@ def federation_models(folder: Folder, task: str | None, input_shape: tuple[int, 
         ) from None
     content = checkpoint["run"]
     model = as_model(build, content["seed"])
-    names = {int(c): about["name"] for c, about in checkpoint.get("clients", {}).items() if isinstance(about, Mapping)}
+    clients = {int(c): about for c, about in checkpoint.get("clients", {}).items() if isinstance(about, Mapping)}
+    names = {c: about["name"] for c, about in clients.items()}
+    keys = {c: about["fingerprint"] for c, about in clients.items() if about["fingerprint"].startswith(HASH)}
     inputs = Preprocessing(input_shape, "float32", "input")
-    return FederationModels(folder, content, checkpoint["state"], model, inputs, names)
+    return FederationModels(folder, content, checkpoint["state"], model, inputs, names, keys)

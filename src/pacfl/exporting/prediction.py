@@ -14,6 +14,7 @@ from pacfl.data.preprocessing import Preprocessing
 from pacfl.errors import DataError, ModelError, StoreError
 from pacfl.exporting.folder import MANIFEST, Manifest, ModelFile, read_manifest, read_model
 from pacfl.exporting.formats import FORMATS, Outputs, load_graph, load_weights
+from pacfl.exporting.site_key import check_site
 from pacfl.features import Schema, read_table
 from pacfl.features.reading import Reading, read
 from pacfl.files import write_atomically
@@ -94,6 +95,7 @@ def predict(
     if there is one for each. data: samples as the data set of the run has them, or a file or folder of them.
     """
     folder, manifest, file = find_model(Path(model), cluster, None if client is None else str(client), source)
+    check_site(folder, file.client, manifest.clients)
     preprocessing = Preprocessing.from_content(file.input)
     if isinstance(data, str | Path):
         try:

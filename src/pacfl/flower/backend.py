@@ -44,6 +44,7 @@ class FlowerBackend:
     nodes: dict[ClientId, int] = field(default_factory=dict)
     names: dict[ClientId, str] = field(default_factory=dict)  # of sites; others are called by their ids
     paused: set[ClientId] = field(default_factory=set)  # whose last reply was that their operator has paused them
+    key_of: Callable[[ClientId], str | None] = lambda _: None  # the fingerprints of keys, where sites have them
     deadline: float = 86_400.0  # seconds
     poll: float = 0.05  # seconds
     evaluate_in_training: bool = False
@@ -130,7 +131,8 @@ class FlowerBackend:
         waiting: dict[str, ClientId] = {}
         for client, message in requests.items():
             name = self.name(client)
-            own: wire.About = {"round": t, "client": client, "name": name}
+            key = self.key_of(client)
+            own: wire.About = {"round": t, "client": client, "name": name, **({} if key is None else {"key": key})}
             header = {**own, "federation": self.federation, "model": self.described, **about}
             sent = self._send(message_type, t, client, wire.pack(message, header))
             if sent is None:

@@ -156,7 +156,11 @@ def _evaluate(request: Request) -> RecordDict:
     models = request.context.node_config.get("models") if personal else None
     federation = str(request.about.get("federation"))
     name = str(request.about.get("name", client))
-    delivered = bool(models) and deliver(Path(str(models)), federation, name, side, t, client, down, memory, scores)
+    delivered = False
+    if models:
+        key = None if "key" not in request.about else str(request.about["key"])
+        where = Path(str(models))
+        delivered = deliver(where, federation, name, side, t, client, down, memory, scores, key)
     return wire.pack({}, {**request.header(side), "delivered": delivered}, scores)
 
 

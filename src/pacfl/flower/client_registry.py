@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from flwr.app import Message as Envelope
 from flwr.serverapp import Grid
 
+from pacfl.exporting import site_key
 from pacfl.federation.message import ClientId
 from pacfl.flower import site_changes, wire
 from pacfl.flower.inbox import collect_replies
@@ -72,6 +73,11 @@ class ClientRegistry:
             str(c): {"name": self.names[c], "fingerprint": identity, "node": self.node_of.get(c)}
             for identity, c in self.client_of.items()
         }
+
+    def key_of(self, client: ClientId) -> str | None:
+        """The fingerprint of a client's key; None if its identity is no key."""
+        found = next((identity for identity, c in self.client_of.items() if c == client), None)
+        return found if found is not None and found.startswith(site_key.HASH) else None
 
     @classmethod
     def restored(cls, described: Mapping[str, Mapping[str, Any]], server: Path | None = None) -> "ClientRegistry":

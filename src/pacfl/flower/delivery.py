@@ -13,6 +13,7 @@ from pacfl.data.preprocessing import Preprocessing
 from pacfl.errors import MissingLibraryError, ModelError
 from pacfl.exporting.folder import Manifest, ModelOf, write_folder
 from pacfl.exporting.formats import FormatName
+from pacfl.exporting.site_key import FINGERPRINT, check_site
 from pacfl.federation.client_side import ClientSide
 from pacfl.federation.label_prior import CLASS_SHARES
 from pacfl.federation.message import ClientId, Message
@@ -49,11 +50,15 @@ def deliver(
     down: Message,
     memory: Message,
     scores: Mapping[str, Score],
+    key: str | None = None,
 ) -> bool:
     """Store the two models of a client in the folder of its site, as `pacfl export` writes them; whether it worked.
 
-    They take samples as the site's load_data returns them. name: of the client, in the files.
+    They take samples as the site's load_data returns them. name: of the client, in the files; key: the fingerprint for
+    which the server made them, if it says so. Another site than the one with this key refuses them.
     """
+    own = {} if key is None else {FINGERPRINT: key}
+    check_site(folder, name, {name: own})
     train = side.pool.train
     preprocessing = Preprocessing(train.x.shape[1:], "int64" if train.x.dtype.kind == "i" else "float32", "input")
     received, personal = (model(t, client, down, memory) for model in (side.received, side.personal))
@@ -70,7 +75,7 @@ def deliver(
         targets=find_loss(side.learning.loss).targets,
         outputs=tuple(map(str, range(outputs.shape[1]))),
         model=None,
-        clients={name: {}},
+        clients={name: own},
     )
     for form in FORMATS:
         try:

@@ -67,6 +67,7 @@ def run_federation(grid: Grid, deployment: settings.DeploymentSettings, run: Run
         checkpoint.get("federation") or secrets.token_hex(8),
         nodes=registry.nodes,
         names=registry.names,
+        key_of=registry.key_of,
         paused=registry.paused,
         deadline=deployment.deadline,
         poll=deployment.poll,
