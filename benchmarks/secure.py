@@ -5,12 +5,16 @@ bytes beside the masked words. One client is lost after it has shared its keys, 
 """
 
 import argparse
+import time
 from statistics import median
 
 import numpy as np
 
+from pacfl.privacy import secret
 from pacfl.secure import simulation
 from pacfl.secure.identity import Identity
+
+NUMBERS = 10_000
 
 
 def main() -> None:
@@ -25,6 +29,9 @@ def main() -> None:
     for d in args.weights:
         for n in args.clients:
             print(row(d, n, args.repeat), flush=True)
+    started = time.process_time()
+    secret(2**72, NUMBERS)
+    print(f"\nnoise: {(time.process_time() - started) / NUMBERS * 1e6:.0f} µs of a client for each number")
 
 
 def row(d: int, n: int, repeat: int) -> str:
