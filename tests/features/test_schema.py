@@ -22,6 +22,7 @@ from pacfl.features import (
     write_schema,
 )
 from pacfl.features.description import category_name, centre_and_scale, describe
+from pacfl.features.making_schema import MistypedWarning
 from pacfl.features.merging import merged, pooled
 from pacfl.features.schema import Category, Dropped, Number
 
@@ -264,7 +265,7 @@ def test_a_table_that_lacks_a_column_is_refused_with_what_it_has_instead() -> No
 def test_text_in_a_column_of_numbers_is_refused_with_its_row(tmp_path: Path) -> None:
     made = schema_of(table())
     file = write(tmp_path / "a.csv", table(age=["40", "old", *["50"] * (ROWS - 2)]))
-    with pytest.raises(DataError, match=r"a\.csv: column 'age' is a number in the schema, and has 'old' in row 3"):
+    with pytest.raises(DataError, match=r"a\.csv: a column is a number.*'age' has 'old' in row 3"):
         read_samples(file, Reading(schema=made))
 
 
@@ -388,3 +389,28 @@ def test_parties_must_agree_on_labels_and_groups(tmp_path: Path) -> None:
     (tmp_path / "a.npy").touch()
     with pytest.raises(DataError, match=r"schemas are of tables.*got \.npy"):
         init_schema([tmp_path / "a.npy"])
+
+
+def test_columns_that_are_no_numbers_are_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b,c\n" + "".join(f"{i / 7},{i / 3},{i}.5\n" for i in range(9)))
+    schema = init_schema([tmp_path / "a.csv"])
+    (tmp_path / "b.csv").write_text("a,c,b\n1.5,2,x\ny,3,4\n2,inf,5\n")
+    with pytest.raises(
+        DataError, match=r"3 columns are.*'a' has 'y' in row 3, 'b' has 'x' in row 2, 'c' has 'inf' in r"
+    ):
+        read_samples(tmp_path / "b.csv", Reading(schema=schema))
+
+
+@pytest.mark.parametrize("without_test", [False, True])
+def test_a_column_of_numbers_but_for_few_cells_is_noted(tmp_path: Path, without_test: bool) -> None:
+    """One of 20 cells may be a mistake; 3 of 20 are none. Row 6 is for testing, and is named all the same."""
+    rows = [f"{i / 7},{i / 3},{i if i > 2 else 'k'},{'east' if i % 2 else 'west'}" for i in range(20)]
+    rows[4] = "1.5,x,4,east"
+    (tmp_path / "a.csv").write_text("\n".join(["a,b,c,d", *rows]))
+    with pytest.warns(
+        MistypedWarning, match=r"a\.csv: column 'b' is text because of 1 of 20 cells, as 'x' in r"
+    ) as noted:
+        describe_file(tmp_path / "a.csv", without_test=without_test)
+    assert len(noted) == 1
+    assert "'x' in row 6;" in str(noted[0].message)
+    describe_file(tmp_path / "a.csv", without_test=without_test, drop=["b"])

@@ -23,7 +23,7 @@ from pacfl.cli import (  # noqa: F401 - they add their commands
     status,
     table,
 )
-from pacfl.cli.console import app, err, out
+from pacfl.cli.console import app, err, notes, out
 from pacfl.errors import PacflError
 
 INTERRUPTED = 130  # what typer makes of Ctrl-C
@@ -33,7 +33,8 @@ FULL = "; nothing is half written: make room, and give the same command again"
 def main() -> None:
     """Run, and turn errors that the user can fix into one clear line and exit code 1; with --json, an object too."""
     try:
-        code = app(standalone_mode=False)
+        with notes():
+            code = app(standalone_mode=False)
         if code == INTERRUPTED:
             words = "interrupted; nothing is half written, and the same command resumes"
             err.print(words, highlight=False)

@@ -1,11 +1,14 @@
 """What all commands share: the app, and where they print."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
 import typer
 import typer.core
 from rich.console import Console
+from rich.markup import escape
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,6 +50,28 @@ app = App(
 )
 out = Console()
 err = Console(stderr=True)
+
+
+@contextmanager
+def notes() -> Iterator[None]:
+    """What the library warns of is a note on standard error."""
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, UserWarning):
+            note(str(message))
+        else:
+            others(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        others, warnings.showwarning = warnings.showwarning, show
+        warnings.simplefilter("default", UserWarning)
+        yield
+
+
+def note(text: str) -> None:
+    """Something to know, on standard error."""
+    err.print(f"note: {escape(text)}", soft_wrap=True)
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print a table for spreadsheets.")]

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.markup import escape
 
-from pacfl.cli.console import AsJson, app, err, out
+from pacfl.cli.console import AsJson, app, note, out
 from pacfl.cli.federation_display import print_federation, print_joined, print_left, print_replaced
 from pacfl.cli.signature_display import print_explanation, print_signature, progress_bars
 from pacfl.cli.signature_options import (
@@ -115,7 +114,7 @@ def sign(
     else:
         print_signature(signature, f"{output} ({size:,} bytes)")
     if signature.basis.shape[1] < signature.rank:
-        _note(f"{signature.rank} directions were asked for, the data have {signature.basis.shape[1]}")
+        note(f"{signature.rank} directions were asked for, the data have {signature.basis.shape[1]}")
     _notes(caught)
 
 
@@ -319,7 +318,7 @@ def _drawable(pictures: figures.Picture | None) -> figures.Picture | None:
     try:
         figures.check_library()
     except MissingLibraryError as error:
-        _note(str(error))
+        note(str(error))
         return None
     return pictures or "svg"
 
@@ -333,8 +332,4 @@ def _left_out(caught: Sequence[warnings.WarningMessage]) -> dict[str, list[str]]
 
 def _notes(caught: Sequence[warnings.WarningMessage]) -> None:
     for warning in caught:
-        _note(str(warning.message))
-
-
-def _note(text: str) -> None:
-    err.print(f"note: {escape(text)}", soft_wrap=True)
+        note(str(warning.message))

@@ -1,5 +1,6 @@
 """What `pacfl schema describe` and `pacfl schema init` do. The command line only parses and prints."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from pacfl.errors import DataError
+from pacfl.features.cells import number
 from pacfl.features.description import (
     MINIMUM_COUNT,
     TableDescription,
@@ -20,13 +22,19 @@ from pacfl.features.merging import merged
 from pacfl.features.private_description import describe_privately, text_cells
 from pacfl.features.schema import Schema, write_schema
 from pacfl.features.splitting import rows_for_testing
-from pacfl.features.tables import CSV_KINDS, PARQUET_KINDS, kind_of, read_table, refused_kind, stem_of
+from pacfl.features.tables import CSV_KINDS, PARQUET_KINDS, kind_of, read_table, refused_kind, row_of, stem_of
 
 DELTA: Final = 1e-5
+LOOKED_AT: Final = 1000  # cells of a column of text
+MISTYPED: Final = 0.1  # of them, at most, other than numbers: more are no mistakes
 _NOT_PRIVATE: Final = {
     "--group": "a private description hides single rows, not groups of them",
     "--minimum-count": "with a guarantee of privacy, noise says which counts can be shown",
 }
+
+
+class MistypedWarning(UserWarning):
+    """A column that would be one of numbers but for a few cells."""
 
 
 def describe_file(
@@ -122,7 +130,7 @@ def _described(
 ) -> tuple[TableDescription, set[str]]:
     """The description of a file and the names of all its columns; lenient: columns to drop may be missing."""
     _check_kind(path)
-    table = _table(path, header)
+    whole = table = _table(path, header)
     names = table.column_names
     present = [name for name in drop if name in names] if lenient else drop
     fewest = MINIMUM_COUNT if minimum_count is None else minimum_count
@@ -130,7 +138,30 @@ def _described(
         if without_test:
             check_columns(names, labels, group, present)
             table = _for_training(table, group)
-        return describe(table, labels=labels, group=group, drop=present, minimum_count=fewest), set(names)
+        made = describe(table, labels=labels, group=group, drop=present, minimum_count=fewest)
+    for column in made.columns:
+        if column.name != made.labels:
+            _check_text(path, whole, column.name)
+    return made, set(names)
+
+
+def _check_text(path: Path, table: Any, name: str) -> None:
+    """Warn of a column that would be one of numbers but for a few cells, which may be mistyped."""
+    from pyarrow import types as kinds
+
+    column = table.column(name)
+    if not kinds.is_string(column.type):
+        return
+    some = column.drop_null().slice(0, LOOKED_AT).to_pylist()
+    wrong = [cell for cell in some if number(cell) is None]
+    if 0 < len(wrong) <= MISTYPED * len(some):
+        where = f"{wrong[0][:40]!r} in row {row_of(table, column.to_pylist().index(wrong[0]))}"
+        warnings.warn(
+            f"{path}: column {name!r} is text because of {len(wrong)} of {len(some)} cells, as {where}; the others are "
+            f"numbers. If it is a number, fix or empty such cells; else leave it out: --drop {name!r}",
+            MistypedWarning,
+            stacklevel=3,
+        )
 
 
 def _for_training(table: Any, group: str | None) -> Any:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -161,7 +161,7 @@ class Schema:
         return Encoded(np.stack(parts, axis=1).astype(np.float32), self.features)
 
     def check(self, table: Any) -> None:
-        """Refuse a table that lacks columns, by their names."""
+        """Refuse a table that lacks columns, or has other cells than numbers in those of numbers, by their names."""
         needed = [column.name for column in self.columns if column.kind != "dropped"]
         lacking = [name for name in needed if name not in table.column_names]
         if lacking:
@@ -172,6 +172,9 @@ class Schema:
                 f"lacks {_listed(lacking)}, which the schema needs{hint}. Rename its columns, or make a schema without "
                 "them: 'pacfl schema init --drop'"
             )
+        wrong = {column.name: _wrong_row(table, column.name) for column in self.columns if column.kind == "number"}
+        if found := {name: row for name, row in wrong.items() if row is not None}:
+            raise _wrong_cells(table, found)
 
     def class_codes(self, table: Any) -> NDArray[np.int64]:
         """The class of each row as its position among the schema's classes: (n,)."""
@@ -228,19 +231,13 @@ def read_encoded(path: Path, how: "Reading", schema: Schema) -> tuple[Any, Any, 
 def numbers(table: Any, name: str) -> Array:
     """A column as numbers, NaN where it is missing: (n,)."""
     from pyarrow import compute as pc
-    from pyarrow import types as kinds
 
-    column = table.column(name)
+    wrong, column = _wrong_row(table, name), table.column(name)
+    if wrong is not None:
+        raise _wrong_cells(table, {name: wrong})
     if column.null_count == len(column):
         return np.full(len(column), np.nan)
-    if kinds.is_floating(column.type) or kinds.is_boolean(column.type):
-        values = np.array(pc.cast(column, "float64").to_numpy())
-        infinite = np.flatnonzero(np.isinf(values))
-        if not len(infinite):
-            return values
-        raise _wrong_cell(table, name, int(infinite[0]))
-    cells = column.to_pylist()
-    raise _wrong_cell(table, name, next((i for i, c in enumerate(cells) if not _is_number(c)), 0))
+    return np.array(pc.cast(column, "float64").to_numpy())
 
 
 def category_codes(table: Any, name: str, values: Sequence[str]) -> NDArray[np.int64]:
@@ -345,11 +342,28 @@ def _names(table: Any, name: str | None) -> NDArray[np.str_] | None:
     return np.array([category_name(cell) for cell in cells])
 
 
-def _wrong_cell(table: Any, name: str, at: int) -> DataError:
-    cell = table.column(name)[at].as_py()
+def _wrong_row(table: Any, name: str) -> int | None:
+    """The first row in which a column has something else than a number; None if there is none."""
+    from pyarrow import compute as pc
+    from pyarrow import types as kinds
+
+    column = table.column(name)
+    if column.null_count == len(column) or kinds.is_boolean(column.type):
+        return None
+    if kinds.is_floating(column.type):
+        infinite = pc.index(pc.is_inf(column), True).as_py()
+        return None if infinite < 0 else int(infinite)
+    return next((i for i, cell in enumerate(column.to_pylist()) if not _is_number(cell)), 0)
+
+
+def _wrong_cells(table: Any, rows: Mapping[str, int]) -> DataError:
+    """Columns that are not all numbers, each with a cell."""
+    cells = {name: str(table.column(name)[at].as_py())[:40] for name, at in rows.items()}
+    has = ", ".join(f"{name!r} has {cell!r} in row {row_of(table, rows[name])}" for name, cell in cells.items())
+    what = "a column is a number" if len(rows) == 1 else f"{len(rows)} columns are numbers"
     return DataError(
-        f"column {name!r} is a number in the schema, and has {str(cell)[:40]!r} in row {row_of(table, at)}; fix the "
-        "cell, leave it empty, or make a schema without this column: 'pacfl schema init --drop'"
+        f"{what} in the schema, and not in the table: {has}; fix or empty such cells, or make a schema without the "
+        f"column{'s' if len(rows) > 1 else ''}: 'pacfl schema init --drop'"
     )
 
 
