@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from rich.markup import escape
 
 from pacfl.cli.console import AsJson, app, note, out
 from pacfl.cli.federation_display import print_federation, print_joined, print_left, print_replaced

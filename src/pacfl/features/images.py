@@ -145,7 +145,7 @@ def images_in(folder: Path) -> list[Path]:
 
 
 def _pixels(file: Path, how: "Reading") -> Array:
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         # From memory: asked for what a damaged file declares, a file takes that much at once
@@ -157,6 +157,10 @@ def _pixels(file: Path, how: "Reading") -> Array:
             return np.asarray(shown.resize(how.resize) if how.resize else shown)
     except DataError:
         raise
+    except UnidentifiedImageError:
+        raise DataError(
+            f"{file}: is not an image that can be read: its first bytes are those of no known format"
+        ) from None
     except Exception as error:  # decoders of damaged files fail in many ways
         raise DataError(f"{file}: is not an image that can be read: {str(error) or type(error).__name__}") from None
 
