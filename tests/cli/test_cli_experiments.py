@@ -492,3 +492,11 @@ def test_stored_runs_are_listed_and_shown_without_torch(run: Run) -> None:
     for words in (("ls", "--json"), ("show", json.loads(run("ls", "--json")[1])["hash"], "--json")):
         done = run_without_torch(*words)
         assert (done.returncode, done.stdout) == (0, run(*words)[1]), done.stderr
+
+
+def test_a_dashboard_is_served_while_an_experiment_runs_and_changes_no_result(run: Run) -> None:
+    words = ("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", "algorithm=[{name='fedavg'}]")
+    code, out, err = run(*words, "--dashboard", "--json")
+    assert code == 0
+    assert re.search(r"^dashboard: http://127\.0\.0\.1:\d+/$", err, re.MULTILINE)
+    assert json.loads(run(*words, "--json")[1]) == json.loads(out)

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -77,6 +77,9 @@ def run(
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also write what TensorBoard reads, into FOLDER/HASH.")
     ] = None,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Serve a page on 127.0.0.1 that shows rounds and results so far.")
+    ] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -91,7 +94,12 @@ def run(
     pairs = list(zip(experiment, folders, strict=True))
     unfinished = [one for one, folder in pairs if rerun or folder.result() is None]
     diverged = []
-    with backend_of(backend, unfinished, workers) as where, display(experiment, quiet=as_json or as_csv) as show:
+    served = _dashboard(folders, file.stem) if dashboard else nullcontext()
+    with (
+        served,
+        backend_of(backend, unfinished, workers) as where,
+        display(experiment, quiet=as_json or as_csv) as show,
+    ):
         for one, folder in pairs:
             with ExitStack() as open_files:
                 shows: list[Callable[[Mapping[str, Any]], None]] = [partial(show, one)]
@@ -249,6 +257,16 @@ def list_data(
         what = natural + entry.title + (f" ({entry.licence})" if entry.licence else "")
         table.add_row(*(escape(text) for text in (entry.name, what, found, "" if entry.found else entry.how)))
     out.print(table)
+
+
+@contextmanager
+def _dashboard(folders: list[RunFolder], name: str) -> Iterator[None]:
+    """A page about runs, for as long as they are computed."""
+    from pacfl.report.watching import serving_runs
+
+    with serving_runs([folder.path for folder in folders], name) as url:
+        err.print(f"dashboard: {url}", highlight=False)
+        yield
 
 
 def _results(folders: list[RunFolder], runs: Path, targets: Any, *, among_all: bool = False) -> list[dict[str, Any]]:

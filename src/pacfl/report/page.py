@@ -1,6 +1,7 @@
 """Runs -> one page of HTML that needs nothing else."""
 
 import json
+from dataclasses import dataclass
 from functools import cache
 from math import floor, log10
 from pathlib import Path
@@ -16,6 +17,10 @@ from pacfl.report.payload import payload
 from pacfl.report.summary import NEWCOMERS, ON_TEST, ReportData
 
 ASSETS: Final = Path(__file__).parent / "assets"
+POLICY: Final = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:"
+)
+LIVE_POLICY: Final = f"{POLICY}; connect-src 'self'"
 FAIRNESS_PROTOCOLS: Final = ("received", "personal")
 PROTOCOLS: Final = {
     "received": "the model as sent by the server",
@@ -32,7 +37,15 @@ def write(report: ReportData, path: Path) -> int:
     return write_atomically(path, page(report).encode())
 
 
-def page(report: ReportData) -> str:
+@dataclass(frozen=True)
+class Live:
+    """What a page follows: it asks its server how far it is."""
+
+    name: str
+    version: str  # of what the page reports
+
+
+def page(report: ReportData, live: Live | None = None) -> str:
     """The page."""
     jinja2, markup = library("jinja2", "a report", "report"), library("markupsafe", "a report", "report").Markup
     found = experiments(report.runs)
@@ -40,8 +53,11 @@ def page(report: ReportData) -> str:
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(ASSETS), autoescape=True)
     environment.filters |= {"capitalised": lambda text: text[:1].upper() + text[1:], "decimals": decimals}
     metrics = {name for experiment in found for name in (experiment.metric, *experiment.metrics)}
+    scripts = sorted(path.name for path in ASSETS.glob("[0-9]*.js"))
     html: str = environment.get_template("page.html").render(
         version=__version__,
+        live=live,
+        policy=LIVE_POLICY if live is not None else POLICY,
         n_runs=len(report.runs),
         federations=report.federations,
         experiments=found,
@@ -53,7 +69,7 @@ def page(report: ReportData) -> str:
         css=markup(_text("page.css")),
         data=markup(embedded(payload(found, report.federations))),
         library=markup(_closed(vega())),
-        script=markup(_closed("\n".join(_text(path.name) for path in sorted(ASSETS.glob("*.js"))))),
+        script=markup(_closed("\n".join(map(_text, (*scripts, *(["live.js"] if live is not None else [])))))),
     )
     return html
 

@@ -121,6 +121,12 @@ function resultTable({ title, rows, runs, metric }) {
   );
 }
 
+function listenToResults() {
+  for (const button of document.querySelectorAll("[data-results]"))
+    button.onclick = () =>
+      download("pacfl-results.csv", "text/csv", csv(resultTable(DATA.experiments[button.dataset.results])));
+}
+
 function listenToControls() {
   byId("experiment").onchange = (event) => chooseExperiment(Number(event.target.value));
   byId("protocol").onchange = (event) => ((state.protocol = event.target.value), stale("curves", "spread", "cost"));
@@ -135,9 +141,7 @@ function listenToControls() {
   byId("fewer").onclick = () => step(1);
   byId("more").onclick = () => step(-1);
   byId("chosen").onclick = () => setBeta(clustering().threshold);
-  for (const button of document.querySelectorAll("[data-results]"))
-    button.onclick = () =>
-      download("pacfl-results.csv", "text/csv", csv(resultTable(DATA.experiments[button.dataset.results])));
+  listenToResults();
   addEventListener("beforeprint", () => [...waiting].forEach(draw)); // print shows everything
   let width = innerWidth,
     timer;
@@ -149,14 +153,20 @@ function listenToControls() {
   });
 }
 
-options(
-  byId("experiment"),
-  DATA.experiments.map((e, i) => [String(i), e.title]),
-  "0",
-);
-byId("experiment").parentElement.hidden = DATA.experiments.length === 1;
-listenToControls();
-ALL.forEach(savable);
-chooseExperiment(0);
-document.querySelectorAll("[data-figure]").forEach((figure) => observer.observe(figure));
+function listExperiments() {
+  options(
+    byId("experiment"),
+    DATA.experiments.map((e, i) => [String(i), e.title]),
+    String(state.experiment),
+  );
+  byId("experiment").parentElement.hidden = DATA.experiments.length === 1;
+}
+
+if (DATA.experiments.length) {
+  listExperiments();
+  listenToControls();
+  ALL.forEach(savable);
+  chooseExperiment(0);
+  document.querySelectorAll("[data-figure]").forEach((figure) => observer.observe(figure));
+}
 document.documentElement.dataset.ready = Math.round(performance.now());
