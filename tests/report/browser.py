@@ -42,12 +42,17 @@ def choose(page: Any, select: str, value: str) -> None:
 
 
 def saved(page: Any, figure: str, kind: str) -> bytes:
-    """The file that a save button makes."""
+    """The file that a save button of a figure makes."""
+    return file_of(page, f'[data-figure="{figure}"] [data-save="{kind}"]')
+
+
+def file_of(page: Any, button: str) -> bytes:
+    """The file that a save button makes, by its selector."""
     page.execute_script(f"""
         window.savedFile = null;
         window.makeUrl ??= URL.createObjectURL;
         URL.createObjectURL = (blob) => {{ const r = new FileReader(); r.onload = () => window.savedFile = r.result;
                                            r.readAsDataURL(blob); return window.makeUrl.call(URL, blob); }};
-        document.querySelector('[data-figure="{figure}"] [data-save="{kind}"]').click();""")
-    url = until(lambda: page.execute_script("return window.savedFile"), f"{kind} of {figure}")
+        document.querySelector('{button}').click();""")
+    url = until(lambda: page.execute_script("return window.savedFile"), button)
     return base64.b64decode(url.partition(",")[2])

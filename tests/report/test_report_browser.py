@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pacfl.experiment.typeset import escape, markdown
 from pacfl.learning.evaluation import Metrics
 from pacfl.report.gather import gather
 from pacfl.report.page import write
-from tests.report.browser import Open, choose, drawn, saved, slide, until
+from tests.report.browser import Open, choose, drawn, file_of, saved, slide, until
 from tests.report.folders import METHODS, write_federation, write_run, write_runs
 from tests.report.test_report_page import EVIL
 
@@ -195,3 +196,40 @@ def test_runs_and_a_federation_on_one_page_are_selected_at_the_top(browser: Any,
     assert browser.execute_script(visible)
     drawn(browser, "curves")
     assert [entry["message"] for entry in browser.get_log("browser")] == []
+
+
+def test_every_table_is_saved_as_markdown_and_as_latex(opened: Open, tmp_path: Path) -> None:
+    """By the rules of `pacfl table`: the same text, escaped, and the best in bold."""
+    for name in ("solo", "fedavg", "pacfl"):
+        for seed in range(3):
+            write_run(
+                tmp_path / "runs", {"name": name, "note": "50 % of a_b|c & {d}"}, seed, 8, skill=0.3 + len(name) / 10
+            )
+    page = opened(tmp_path / "runs")
+    tables = page.execute_script("return [...document.querySelectorAll('#report table')].map(t => t.id || t.className)")
+    assert {"results", "fairness", "cluster-list", "neighbours", "under-each", "evidence"} <= set(tables)
+    text = """const t = document.querySelectorAll('#report table')[arguments[0]];
+        return [...(t.tHead?.rows ?? []), ...t.tBodies[0].rows].map(
+            r => [...r.cells].map(c => [c.textContent.replace(/\\s+/g, ' ').trim(), c.classList.contains('best')]))"""
+    buttons = "return [...document.querySelectorAll('#report [data-save-table=LaTeX]')].length"
+    assert page.execute_script(buttons) == len(tables), "there is one below each"
+    for i, name in enumerate(tables):
+        page.execute_script("document.querySelectorAll('[data-save-table]').forEach((b, i) => b.dataset.place = i)")
+        cells = page.execute_script(text, i)
+        if not cells:
+            continue  # of a part that these runs do not have
+        grid = [[cell for cell, _ in row] for row in cells]
+        if name == "evidence":
+            grid = [[""] * len(grid[0]), *grid]
+        assert file_of(page, f'[data-place="{2 * i}"]').decode() == markdown(grid)
+        latex = file_of(page, f'[data-place="{2 * i + 1}"]').decode()
+        rows = [line[4:] for line in latex.splitlines() if line.endswith(r"\\")]
+        best = [[False] * len(grid[0]), *[[b for _, b in row] for row in cells]][-len(grid) :]
+        expected = [
+            " & ".join(
+                rf"\textbf{{{escape(cell)}}}" if b else escape(cell) for cell, b in zip(row, of_row, strict=True)
+            )
+            for row, of_row in zip(grid, best, strict=True)
+        ]
+        assert rows == [rf"{row} \\".replace("\u2605", r"$\star$").replace("\u03b2", r"$\beta$") for row in expected]
+        assert latex.count(r"\toprule") == latex.count(r"\midrule") == latex.count(r"\bottomrule") == 1

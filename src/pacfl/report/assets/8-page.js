@@ -166,6 +166,7 @@ if (DATA.experiments.length) {
   listExperiments();
   listenToControls();
   ALL.forEach(savable);
+  saveTables();
   chooseExperiment(0);
   document.querySelectorAll("[data-figure]").forEach((figure) => observer.observe(figure));
 }

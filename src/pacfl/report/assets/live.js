@@ -114,6 +114,8 @@ function replacePart(name, fresh) {
   for (const open of old.querySelectorAll("details[open]"))
     made.querySelector(`#${CSS.escape(open.id)}`)?.setAttribute("open", "");
   old.replaceWith(made);
+  listenToResults();
+  saveTables();
   if (at >= 0) made.querySelectorAll("a, button, summary")[at]?.focus();
 }
 
@@ -144,7 +146,6 @@ async function followReport(version) {
   if (!DATA.experiments.length) return location.reload(); // the first that there is to report
   replacePart("overview", fresh);
   replacePart("runs", fresh);
-  listenToResults();
   redraw(data);
   document.documentElement.dataset.followed = version;
 }
