@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 
 from pacfl.experiment.store import RunFolder
@@ -38,6 +39,15 @@ class Loopback:
     def kill(self, name: str) -> None:
         """Without warning, as by a power failure."""
         processes.stop(self.folder, name, signal.SIGKILL)
+
+    def part(self, name: str, program: str) -> int | None:
+        """The id of a program that a process has started, if it runs."""
+        family = processes.descendants(processes.running(self.folder).get(name, 0))
+        for process in family:
+            with suppress(psutil.Error):
+                if program in " ".join(process.cmdline()):
+                    return process.pid
+        return None
 
     @property
     def status(self) -> dict[str, Any]:

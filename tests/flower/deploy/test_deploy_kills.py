@@ -16,7 +16,7 @@ import pytest
 from loopback_federation import Loopback, deployed
 
 from pacfl.experiment.store import RunFolder
-from pacfl.flower.deploy import loopback, processes
+from pacfl.flower.deploy import loopback
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -50,13 +50,6 @@ def outcome(sites: Loopback) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
     state = checkpoint["state"]
     arrays = {"models": state.models.tobytes(), "control": state.control.tobytes()}
     return arrays, [{**record, "at": 0} for record in sites.records]
-
-
-def server_app(sites: Loopback) -> int | None:
-    """The process that runs the federation."""
-    family = processes.descendants(processes.running(sites.folder)[loopback.SERVER])
-    found = [process.pid for process in family if "flwr-serverapp" in " ".join(process.cmdline())]
-    return found[0] if found else None
 
 
 def test_a_server_killed_at_random_moments_ends_with_the_same_result(short_path: Path) -> None:
@@ -94,7 +87,7 @@ def kill_server(sites: Loopback, superlink: bool) -> None:
         finished_rounds = len(sites.records)
         loopback.start_server(sites.folder)
     else:
-        pid = server_app(sites)
+        pid = sites.part(loopback.SERVER, "flwr-serverapp")
         assert pid is not None, "the federation is running"
         os.kill(pid, signal.SIGKILL)
         finished_rounds = len(sites.records)
