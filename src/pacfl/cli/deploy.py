@@ -10,6 +10,7 @@ import typer
 from pacfl.cli.console import app, err, out
 from pacfl.errors import ConfigError, DataError, missing
 from pacfl.features import Schema, read_schema
+from pacfl.learning.evaluation import Metrics
 
 deploy = typer.Typer(help="Set up a federation of real sites on Flower.", no_args_is_help=True)
 app.add_typer(deploy, name="deploy")
@@ -42,12 +43,19 @@ def init(
         Path | None, typer.Option(metavar="FILE", help="Of tables: makes the task. Made by 'pacfl schema init'.")
     ] = None,
     algorithm: Annotated[str, typer.Option(help="Name of the algorithm, as in an experiment.")] = "pacfl",
+    loss: Annotated[
+        str | None, typer.Option(help="Name of the loss, which says what the targets are. Default: cross-entropy.")
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Metrics beside the primary one: auroc,calibration-error")
+    ] = None,
     deadline: Annotated[float, typer.Option(min=1, help="Seconds within which a client has to reply.")] = 300.0,
 ) -> None:
     """Write certificates, keys, start scripts and a README for the operator into a new folder."""
     with needs_flower():
         from pacfl.flower import tables
         from pacfl.flower.deploy import layout
+        from pacfl.learning.losses import find_loss
     if (clients is None) == (sites is None):
         raise ConfigError(
             "give either --sites with names, such as heidelberg,lyon,graz, or --clients with their number"
@@ -63,8 +71,14 @@ def init(
             "minimum-clients": len(names),
         },
     }
-    if agreed is not None and agreed.labels is not None and agreed.labels.kind == "value":
-        settings["learning"] = {**layout.DEFAULTS["learning"], "loss": "squared-error"}
+    if loss is None and agreed is not None and agreed.labels is not None and agreed.labels.kind == "value":
+        loss = "squared-error"
+    if loss is not None:
+        settings["learning"] = {**layout.DEFAULTS["learning"], "loss": loss}
+    if metrics is not None:
+        wanted = [name.strip() for name in metrics.split(",")]
+        Metrics(find_loss(loss or "cross-entropy").targets, tuple(wanted)).check()
+        settings["evaluation"] = {"metrics": ", ".join(wanted)}
     modules = {} if agreed is None else {tables.MODULE: tables.task_module(agreed)}
     deployment = layout.make(folder, names, tuple(host or ()), port, settings, bind=bind, modules=modules)
     what = f"{len(names)} site{'s' if len(names) > 1 else ''}"

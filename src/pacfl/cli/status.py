@@ -91,5 +91,7 @@ def _show_federation(status: dict[str, Any]) -> None:
     metric = metric_of(status)
     if status.get(metric) is not None:
         out.print(f"{metric} of the models as received: {value(status[metric], metric)}", highlight=False)
+    for name, mean in status.get("metrics", {}).items():
+        out.print(f"{name}: {value(mean, name)}", highlight=False, markup=False)
     out.print(f"last error: {escape(status.get('last_error') or 'none')}", highlight=False)
     out.print(f"last update: {status['silent']:.0f} s ago", highlight=False)

@@ -77,9 +77,10 @@ def deliver(
         model=None,
         clients={name: own},
     )
+    table = _table(side.metrics.primary, scores)
     for form in FORMATS:
         try:
-            card = _card(manifest, t, preprocessing, scores, CLASS_SHARES in down)
+            card = _card(manifest, t, preprocessing, table, CLASS_SHARES in down)
             write_folder(models, replace(manifest, format=form), card, folder, force=True)
         except (ModelError, MissingLibraryError) as error:
             log.warning("%s: %s", folder, error)
@@ -88,12 +89,19 @@ def deliver(
     return False
 
 
-def _card(
-    manifest: Manifest, t: int, preprocessing: Preprocessing, scores: Mapping[str, Score], label_prior: bool
-) -> str:
+def _table(primary: str, scores: Mapping[str, Score]) -> str:
+    """The scores of models by protocol, in Markdown; a metric may be undefined for the samples of a site."""
+    names = list(dict.fromkeys(name for score in scores.values() for name in score.metrics))
+    rows = [["model", primary, "loss", *names], ["---"] * (3 + len(names))]
+    for protocol, score in scores.items():
+        others = (f"{score.metrics[name]:.4f}" if name in score.metrics else "undefined" for name in names)
+        rows.append([protocol, f"{score.primary:.4f}", f"{score.loss:.4f}", *others])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _card(manifest: Manifest, t: int, preprocessing: Preprocessing, table: str, label_prior: bool) -> str:
     """The model card, with what a site knows of the federation."""
     corrected = ", corrected for the class shares of this site's training samples" if label_prior else ""
-    rows = "".join(f"| {protocol} | {score.primary:.4f} | {score.loss:.4f} |\n" for protocol, score in scores.items())
     return f"""# Models of federation {manifest.data}
 
 The model of this site's cluster (`cluster`{corrected}), and the one personalised for this site (`personal`), trained by
@@ -103,6 +111,4 @@ The model of this site's cluster (`cluster`{corrected}), and the one personalise
 
 On this site's test samples (*received*: the model of the cluster):
 
-| model | primary metric | loss |
-|---|---|---|
-{rows}"""
+{table}"""

@@ -44,10 +44,13 @@ def read(run_config: Mapping[str, Any]) -> tuple[DeploymentSettings, Run]:
     """The settings of the deployment and of the run.
 
     Flower lets a user override only settings that the app's file names. All others go into `settings`, in TOML with
-    semicolons for new lines: settings="algorithm.mu = 0.1; learning.lr = 0.05".
+    semicolons for new lines: settings="algorithm.mu = 0.1; learning.lr = 0.05". Nor does it take lists: metrics are
+    names with commas.
     """
     table = _nested(run_config)
     _merge(table, _parsed(str(table.pop("settings", ""))))
+    if isinstance(names := table.get("evaluation", {}).get("metrics"), str):
+        table["evaluation"]["metrics"] = [name.strip() for name in names.split(",") if name.strip()]
     deployment = build(DeploymentSettings, table.pop("federation", {}), "federation")
     table["seeds"] = [table.pop("seed", 0)]
     runs = expand(table)

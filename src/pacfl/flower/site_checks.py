@@ -98,6 +98,7 @@ def _of_both(site: Site, model: Model, side: Callable[[], ClientSide], run: Run)
         ready = side()
         rows = np.arange(min(TRIED, len(ready.pool.train.y)))
         _, losses = ready.engine.evaluate(model.initial, SampleSubset(ready.pool.train, rows))
+        ready.metrics.check(n_outputs)
         if not np.isfinite(losses).all():
             raise DataError("its loss is not finite; scale the samples, or look for extreme values in them")
     except Exception as error:

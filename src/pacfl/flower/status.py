@@ -32,6 +32,7 @@ class StatusFile:
     trained: int = 0  # rounds with an update; the evaluation of everybody at the end is none
     metric: str = ACCURACY  # the primary one
     score: float | None = None  # its mean over clients, of the models as received
+    others: dict[str, float] = field(default_factory=dict)  # means of other metrics, where they are defined
     attendance: Attendance = field(default_factory=Attendance)
     _content: dict[str, Any] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -88,6 +89,8 @@ class StatusFile:
         self.cluster_of = cluster_of
         received = scores(record).get("received")
         self.score = received["mean"] if received else self.score
+        means = {name: by["received"]["mean"] for name, by in record.get("metrics", {}).items() if "received" in by}
+        self.others |= {name: mean for name, mean in means.items() if mean is not None}
         known = {"clusters": record["clusters"], self.metric: self.score}
         message = f"round {t + 1}: done, clusters: {record['clusters']}, {self.metric}: {self.score}"
         info(message, "round-finished", round=t + 1, **known)
@@ -110,6 +113,7 @@ class StatusFile:
             "deadline": self.backend.deadline,
             **({} if self.metric == ACCURACY else {"metric": self.metric}),
             self.metric: self.score,
+            **({"metrics": self.others} if self.others else {}),
             "clients": {c: {**about, **self._of_client(int(c))} for c, about in self.registry.described().items()},
             "without_update": self.attendance.without_update,
             "last_error": last and f"round {last.round + 1} client {self.backend.name(last.client)}: {last.what}",
