@@ -12,7 +12,7 @@ Words = NDArray[np.uint64]
 WEIGHTED: Final = 18
 PLAIN: Final = 36
 INTEGER: Final = 0
-LARGEST: Final = 2.0**53  # of a number in units of its last bit: 2^10 of them are below 2^63
+LARGEST: Final = 2.0**52  # of a number in units of its last bit: 2^10 of them leave half of the range to noise
 
 
 def to_words(numbers: Array, fraction: int) -> Words:
