@@ -16,7 +16,15 @@ from tests.reliability.small_runs import files_of, one, run_as_command
 SOURCE = Path(pacfl.__file__).parent
 
 # Here the time of day is recorded for people; only whether a server seems silent depends on it
-FOR_PEOPLE = {"flower/server.py", "flower/status.py", "flower/health.py", "flower/outbox.py", "cli/operation.py"}
+FOR_PEOPLE = {
+    "flower/server.py",
+    "flower/status.py",
+    "flower/health.py",
+    "flower/outbox.py",
+    "report/serving.py",
+    "report/watching.py",
+    "cli/operation.py",
+}
 VALIDITY = {
     "flower/deploy/keys.py",
     "flower/deploy/renewal.py",
