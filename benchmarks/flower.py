@@ -129,7 +129,7 @@ def main() -> None:
     print(f"\n| {args.sites} sites, {args.rounds} rounds | seconds per round | seconds to start |\n|---|---|---|")
     print(f"| local | {run_rounds(LocalBackend(), args.sites, args.rounds):.3f} | - |", flush=True)
     began = time.perf_counter()
-    with simulation(args.sites) as nodes:
+    with simulation() as nodes:
         start = time.perf_counter() - began
         print(f"| simulated | {run_rounds(nodes, args.sites, args.rounds):.3f} | {start:.0f} |", flush=True)
     for warm, name in ((True, "deployed, warm workers"), (False, "deployed, torch imported for every message")):

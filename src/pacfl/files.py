@@ -13,15 +13,19 @@ LOCK: Final = ".lock"  # in a folder that one process at a time may change
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when it is closed without an error, and leaves no trace otherwise."""
+def replaced(path: Path, durable: bool = True) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` when it is closed without an error, and leaves no trace otherwise.
+
+    durable: it waits until the disk has it, so that it outlasts a power failure.
+    """
     with blamed_on(path):
         part = path.parent / f".{path.name}.{secrets.token_hex(8)}.part"
         try:
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666), "wb") as file:
                 yield file
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
             part.replace(path)
         except BaseException:
             part.unlink(missing_ok=True)
@@ -31,9 +35,9 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
 _BINARY: Final[int] = getattr(os, "O_BINARY", 0)  # Windows translates line ends without it
 
 
-def write_atomically(path: Path, content: bytes) -> int:
+def write_atomically(path: Path, content: bytes, durable: bool = True) -> int:
     """Write all of content or nothing; its size in bytes."""
-    with replaced(path) as file:
+    with replaced(path, durable) as file:
         file.write(content)
     return len(content)
 

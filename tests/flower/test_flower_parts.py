@@ -16,9 +16,9 @@ from pacfl.errors import ConfigError
 from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.rounds import Score, rounds
 from pacfl.federation.schedule import Schedule, round_plans
-from pacfl.flower import settings, warm, wire
+from pacfl.flower import client_app, settings, warm, wire
 from pacfl.flower.backend import FlowerBackend
-from pacfl.flower.client_handlers import HANDLERS, client_app, handle
+from pacfl.flower.client_handlers import HANDLERS, handle
 from pacfl.flower.client_memory import ClientMemory
 from pacfl.flower.message_types import EVALUATE, MESSAGE_TYPES, SIGNATURE, TRAIN
 from pacfl.flower.site import Site, load_client
@@ -117,7 +117,7 @@ def test_the_bytes_of_a_round_are_those_of_the_arrays_sent(name: str, tmp_path: 
 
 def test_every_type_of_message_has_a_handler() -> None:
     assert tuple(HANDLERS) == MESSAGE_TYPES
-    assert set(client_app(load_client)._registered_funcs) == {*HANDLERS} - {TRAIN, EVALUATE} | {
+    assert set(client_app.app._registered_funcs) == {*HANDLERS} - {TRAIN, EVALUATE} | {
         f"{TRAIN}.default",
         f"{EVALUATE}.default",
     }

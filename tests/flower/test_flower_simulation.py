@@ -40,7 +40,7 @@ LIVELY_SCHEDULE = Schedule(rounds=3, participation=0.7, evaluate_every=2, client
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Simulation]:
-    with simulation(len(pool().client_indices)) as running:
+    with simulation() as running:
         yield running
 
 
@@ -94,12 +94,6 @@ def test_the_memory_of_clients_can_be_saved_and_restored(nodes: Simulation, name
 def test_a_client_that_diverges_stops_the_experiment_and_is_named(nodes: Simulation) -> None:
     with pytest.raises(NoReplyError, match=r"round 1, client \d: .*diverged.*lower the learning rate"):
         run_simulated(nodes, lively("fedavg"), Schedule(rounds=3, participation=0.5), LocalTraining(epochs=5, lr=1e30))
-
-
-def test_more_clients_than_nodes_are_refused(nodes: Simulation) -> None:
-    crowd = pool(sizes=(5,) * 4)
-    with pytest.raises(ValueError, match="8 clients need as many nodes, the simulation has 6"):
-        nodes.connect(Setup(lively("fedavg"), model(), crowd, LEARNING, SEED)).__enter__()
 
 
 def test_simulated_clients_have_no_memory_before_they_train(nodes: Simulation) -> None:

@@ -32,5 +32,5 @@ def backend_of(name: BackendName, unfinished: "Sequence[Run]", workers: int) -> 
         if (library := (error.name or "").split(".")[0]) in ("flwr", "ray"):
             raise missing(library, "the backend flower", "flower") from None
         raise
-    with simulation(max(run.data.clients for run in unfinished), workers) as backend:
+    with simulation(workers) as backend:
         yield backend

@@ -7,8 +7,6 @@ from typing import Final
 
 import torch
 from flwr.app import Context, RecordDict
-from flwr.app import Message as Envelope
-from flwr.clientapp import ClientApp
 
 from pacfl.federation.client_side import ClientSide
 from pacfl.federation.message import ClientId, Message
@@ -16,7 +14,7 @@ from pacfl.federation.rounds import Score
 from pacfl.flower import model_identity, wire
 from pacfl.flower.client_memory import ClientMemory
 from pacfl.flower.delivery import deliver
-from pacfl.flower.message_types import CONFIRM, EVALUATE, IDENTITY, KEYS, REVEAL, SHARES, SIGNATURE, TRAIN, register
+from pacfl.flower.message_types import CONFIRM, EVALUATE, IDENTITY, KEYS, REVEAL, SHARES, SIGNATURE, TRAIN
 from pacfl.flower.secure_client import SecureClient
 from pacfl.flower.signature_ledger import Budget, SignatureLedger
 from pacfl.signatures.keys import read_key
@@ -28,26 +26,20 @@ LEDGER = ".signatures"  # in the folder of memories; no federation can have this
 ClientLoader = Callable[[Context, str, ClientId], tuple[ClientSide, Path]]
 
 
-def client_app(load: ClientLoader) -> ClientApp:
-    """A ClientApp for the clients that `load` returns."""
-
-    def reply(envelope: Envelope, context: Context) -> Envelope:
-        return Envelope(handle(envelope.metadata.message_type, envelope.content, context, load), reply_to=envelope)
-
-    return register(reply)
-
-
-def handle(message_type: str, content: RecordDict, context: Context, load: ClientLoader) -> RecordDict:
-    """The reply to a message."""
+def handle(
+    message_type: str, content: RecordDict, context: Context, load: ClientLoader, durable: bool = True
+) -> RecordDict:
+    """The reply to a message; durable: once the client's memory is on the disk."""
     torch.set_num_threads(1)  # the same bits on every machine
-    return HANDLERS[message_type](Request(content, context, load))
+    return HANDLERS[message_type](Request(content, context, load, durable))
 
 
 class Request:
     """A message to a client."""
 
-    def __init__(self, content: RecordDict, context: Context, load: ClientLoader) -> None:
+    def __init__(self, content: RecordDict, context: Context, load: ClientLoader, durable: bool = True) -> None:
         """Read the header."""
+        self._durable = durable
         self.content, self.context = content, context
         self.about = wire.about(content)
         self.round, self.client = (_natural(self.about.get(key), key) for key in ("round", "client"))
@@ -61,7 +53,7 @@ class Request:
         side, folder = self._loaded
         if "model" in self.about:
             model_identity.check(self.about["model"], side.model)
-        return side, ClientMemory(self._folder(folder)), SignatureLedger(folder / LEDGER)
+        return side, ClientMemory(self._folder(folder), self._durable), SignatureLedger(folder / LEDGER)
 
     @property
     def _federation(self) -> str:

@@ -24,6 +24,7 @@ class ClientMemory:
     """Files of one client in one federation."""
 
     folder: Path
+    durable: bool = True  # in simulations it is not: their memory is deleted at the end
 
     def before(self, t: int) -> tuple[Message | None, Vector | None]:
         """The client's memory before round t, and the weights that it had last trained."""
@@ -41,7 +42,7 @@ class ClientMemory:
         buffer = io.BytesIO()
         arrays = {**memory, **({} if last is None else {LAST_TRAINED: last})}
         np.savez(buffer, **arrays)  # type: ignore[arg-type]  # names are those of arrays
-        write_atomically(self._path(t), buffer.getvalue())
+        write_atomically(self._path(t), buffer.getvalue(), self.durable)
         before_safe = [k for k in self._rounds() if k < safe]
         for k in self._rounds():
             if k > t or k in before_safe[:-1]:

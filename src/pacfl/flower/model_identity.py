@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from pacfl.errors import ModelError
@@ -11,13 +12,15 @@ MOST: Final = 4  # differences that a message names
 Shapes = Mapping[str, list[int]]
 
 
-def shapes(model: Model) -> dict[str, list[int]]:
+@lru_cache(maxsize=4)
+def shapes(model: Model) -> Shapes:
     """The shape of every array of weights, by the name that `state_dict()` gives it."""
     module = model.build()
     names = {layer: name for name, layer in module.named_modules()}
     return {".".join(filter(None, (names[layer], own))): list(tensor.shape) for layer, own, tensor in slots(module)}
 
 
+@lru_cache(maxsize=4)
 def as_text(model: Model) -> str:
     """The shapes for the header of a message."""
     return json.dumps(shapes(model))

@@ -13,24 +13,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 from flwr.app import Context
+from flwr.app import Message as Envelope
 from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from pacfl import plugins
-from pacfl.errors import ConfigError, NoReplyError
+from pacfl.errors import NoReplyError
 from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.message import ClientId, Message
 from pacfl.flower.backend import FlowerBackend
-from pacfl.flower.client_handlers import ClientLoader, client_app
+from pacfl.flower.batches import BATCH, BatchingGrid, batch_app, packed
+from pacfl.flower.client_handlers import ClientLoader
 from pacfl.flower.client_memory import ClientMemory
-from pacfl.flower.client_registry import query_partitions
+from pacfl.flower.inbox import collect_replies
 from pacfl.learning.model import Vector
 
 SECONDS_TO_START = 300.0
 SIDE = "side.pickle"
+MESSAGES_PER_WORKER = 4  # in each phase of a round: clients take differently long
 
 
 @final
@@ -88,7 +91,6 @@ class Simulation:
 
     grid: Grid
     folder: Path
-    nodes: Mapping[ClientId, int]
 
     @contextmanager
     def connect(self, setup: Setup) -> Iterator[Simulated]:
@@ -96,15 +98,13 @@ class Simulation:
         import ray.cloudpickle
 
         n_clients = len(setup.pool.client_indices)
-        if n_clients > len(self.nodes):
-            raise ConfigError(f"{n_clients} clients need as many nodes, the simulation has {len(self.nodes)}")
         federation = secrets.token_hex(8)
         folder = self.folder / federation
         folder.mkdir(mode=0o700)
         with (folder / SIDE).open("wb") as file:
             pickle.dump(sys.path, file)  # plug-ins may be beside an experiment
             ray.cloudpickle.dump(setup, file)  # type: ignore[no-untyped-call]  # models are built by local functions
-        nodes = {c: self.nodes[c] for c in range(n_clients)}
+        nodes = {c: c + 1 for c in range(n_clients)}  # the grid sends to other ones
         yield Simulated(
             self.grid,
             setup.algorithm,
@@ -118,8 +118,8 @@ class Simulation:
 
 
 @contextmanager
-def simulation(n_clients: int, workers: int = 1) -> Iterator[Simulation]:
-    """Flower's simulation with one process for each worker, until the block is left."""
+def simulation(workers: int = 1) -> Iterator[Simulation]:
+    """Flower's simulation with one process for each worker, until the block is left; for any number of clients."""
     logging.getLogger("flwr").setLevel(logging.ERROR)  # it warns of its own deprecations
     grids: queue.Queue[Grid | BaseException] = queue.Queue()
     over = threading.Event()
@@ -131,12 +131,12 @@ def simulation(n_clients: int, workers: int = 1) -> Iterator[Simulation]:
 
     server.main()(hand_over)
     with tempfile.TemporaryDirectory(prefix="pacfl-") as name:
-        app = client_app(_client_loader(Path(name)))
+        app, n_nodes = batch_app(_client_loader(Path(name))), MESSAGES_PER_WORKER * workers
         resources: Any = {"init_args": {"num_cpus": workers}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
 
         def run() -> None:
             try:
-                run_simulation(server, app, n_clients, backend_config=resources)
+                run_simulation(server, app, n_nodes, backend_config=resources)
             except BaseException as error:
                 grids.put(error)
 
@@ -146,7 +146,7 @@ def simulation(n_clients: int, workers: int = 1) -> Iterator[Simulation]:
             grid = grids.get(timeout=SECONDS_TO_START)
             if isinstance(grid, BaseException):
                 raise NoReplyError(f"Flower's simulation did not start: {grid}") from grid
-            yield Simulation(grid, Path(name), _partitions(grid, n_clients))
+            yield Simulation(cast(Grid, BatchingGrid(grid, _nodes(grid, n_nodes))), Path(name))
         finally:
             over.set()
             thread.join()
@@ -168,16 +168,13 @@ def _side(path: Path) -> ClientSide:
         return ClientSide(pickle.load(file))
 
 
-def _partitions(grid: Grid, n_clients: int) -> dict[ClientId, int]:
-    """Nodes by partition: Flower draws other node ids in every run."""
+def _nodes(grid: Grid, n: int) -> list[int]:
+    """The nodes of the simulation, once its processes reply."""
     nodes: list[int] = []
-    while len(nodes) < n_clients:
+    while len(nodes) < n:
         nodes = list(grid.get_node_ids())
-    claims = query_partitions(grid, nodes, SECONDS_TO_START, 0.05)
-    failures = [claim for claim in claims.values() if isinstance(claim, str)]
-    if failures:
-        raise NoReplyError(f"Flower's simulation does not reply: {failures[0]}")
-    partitions = {claim: node for node, claim in claims.items() if isinstance(claim, int)}
-    if len(partitions) != n_clients:
-        raise NoReplyError(f"{len(partitions)} of {n_clients} simulated nodes replied")
-    return partitions
+    (sent,) = grid.push_messages([Envelope(packed([], {}), nodes[0], BATCH, ttl=SECONDS_TO_START)])
+    reply = collect_replies(grid, {sent}, SECONDS_TO_START, 0.05).get(sent, f"no reply within {SECONDS_TO_START:g} s")
+    if isinstance(reply, str):
+        raise NoReplyError(f"Flower's simulation does not reply: {reply}")
+    return nodes

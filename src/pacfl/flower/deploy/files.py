@@ -66,6 +66,7 @@ def supernode(server: str, port: int, own_port: int, partition: int, n_clients: 
 # One site. Needs python on PATH: activate the environment that has pacfl first.
 # Apps run here if approved-apps has their SHA-256: 'pacfl deploy approve' shows them and writes it.
 # The file site.config has what load_data(context) finds in context.node_config, for example data="/srv/tables".
+# signature-key="/srv/federation.key" there hides the directions of signatures from the server (pacfl key).
 # most-epsilon=2.0 most-delta=1e-4 there is the privacy budget of all signatures of this site together.
 set -eu
 {ENVIRONMENT}
