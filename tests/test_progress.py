@@ -51,7 +51,7 @@ def test_work_that_reports_no_steps_shows_a_bar_too(terminal: io.StringIO, monke
     [
         *(getattr(signatures, name) for name in ("sign", "cluster", "join", "leave", "replace", "explain")),
         *(getattr(schema, name) for name in ("describe", "init")),
-        *(export.export, export.predict, report.report, experiments.list_data),
+        *(export.export, export.predict, report.report, experiments.list_data, experiments._show_federation),
     ],
 )
 def test_a_command_that_may_take_long_shows_bars(command: Callable[..., None]) -> None:

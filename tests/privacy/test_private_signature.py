@@ -1,5 +1,3 @@
-from math import sqrt
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -126,9 +124,9 @@ def test_no_audit_proves_more_than_is_promised(pair: tuple[Array, Array], epsilo
 
 
 @pytest.mark.parametrize("pair", [DIAGONAL, BESIDE], ids=["diagonal", "beside"])
-@pytest.mark.parametrize("mutant", [0.8, 1 / sqrt(2)])
-def test_an_audit_notices_noise_of_a_wrong_scale(pair: tuple[Array, Array], mutant: float) -> None:
-    assert audited(pair, 1.0, 0.1, mutant) > 1.0
+def test_an_audit_notices_noise_of_a_wrong_scale(pair: tuple[Array, Array]) -> None:
+    """Four fifths of it. Still less noise, as half of the variance, proves more."""
+    assert audited(pair, 1.0, 0.1, mutant=0.8) > 1.0
 
 
 # The signature

@@ -95,6 +95,7 @@ def test_arrays_files_and_the_command_line_have_the_same_diagnosis_and_explanati
     assert printed["diagnosis"] == json.loads(json.dumps(made.diagnosis_.as_json()))
     assert json.loads((folder / "clusters.json").read_text())["diagnosis"] == printed["diagnosis"]
     by_command = json.loads(run("explain", folder, "h0", "h7", "--json").stdout)
+    assert by_command.pop("folder")["kind"] == "clusters"
     assert by_command == json.loads(json.dumps(explain_pair(folder, "h0", "h7").as_json()))
     assert by_command == json.loads(json.dumps(hospitals().explain("h0", "h7").as_json()))
     ours = made.explain("h0", "h7").as_json()  # arrays have no names of columns
@@ -212,7 +213,7 @@ def test_what_cannot_be_explained_is_refused(pair: tuple[str, str], between: Any
 
 
 def test_a_folder_that_is_not_there_and_an_unknown_kind_of_pair_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such folder"):
+    with pytest.raises(DataError, match="nothing: is no folder"):
         explain_pair(tmp_path / "nothing", "a", "b")
     fitted = PACFLClustering().fit([hospital(i)[0] for i in range(3)])
     with pytest.raises(ConfigError, match="between"):

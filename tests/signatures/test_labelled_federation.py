@@ -245,7 +245,7 @@ def test_the_commands_sign_cluster_and_join_with_labels(tmp_path: Path) -> None:
     assert "small cannot be judged and is in no cluster: no class has 4 samples" in shown
     stored = json.loads((tmp_path / "f" / "clusters.json").read_text())
     assert stored["clusters"] == [EVEN, ODD]
-    assert stored == json.loads(run("cluster", *paths, "--labels", "y", "--json")[1])
+    assert {"kind": "clusters", **stored} == json.loads(run("cluster", *paths, "--labels", "y", "--json")[1])
     late, alone = written(tmp_path, *[{"late": a, "alone": b} for a, b in zip(samples(50, 1), SMALL, strict=True)])
     code, shown = run("join", tmp_path / "f", late, alone, "--labels", "y")
     assert "late joins cluster 1" in shown

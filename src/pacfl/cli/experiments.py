@@ -222,7 +222,9 @@ def show(
 
 def _show_federation(folder: Folder, as_json: bool) -> None:
     if folder.kind == "clusters":
-        print_federation(load_federation(folder.path), None, as_json)
+        with progress_bars():
+            found = load_federation(folder.path)
+        print_federation(found, None, as_json)
         if not as_json:
             out.print(f"In {folder}", soft_wrap=True, markup=False, highlight=False)
         return
