@@ -105,7 +105,7 @@ def test_data_files_are_clustered_directly(run: Run, sites: list[Path]) -> None:
 
 def test_json_is_one_object_and_nothing_else(run: Run, sites: list[Path], tmp_path: Path) -> None:
     _, out, _ = run("cluster", *sites, "-o", tmp_path / "f", "--json")
-    assert json.loads(out) == json.loads((tmp_path / "f" / "clusters.json").read_text())
+    assert json.loads(out) == {"kind": "clusters", **json.loads((tmp_path / "f" / "clusters.json").read_text())}
 
 
 def test_threshold_number_measure_and_linkage_are_obeyed(run: Run, sites: list[Path]) -> None:
@@ -336,7 +336,7 @@ def test_newcomers_data_are_read_as_the_federations_were(run: Run, sites: list[P
         (["sign", "DATA", "-o", "a.sig", "--resize", "big"], "WIDTHxHEIGHT"),
         (["sign", "none.npy", "-o", "a.sig"], "no such file"),
         (["sign", "none.npy", "-o", "nowhere/a.sig"], "there is no folder nowhere"),
-        (["join", "nowhere", "DATA"], "no such folder"),
+        (["join", "nowhere", "DATA"], "is no folder: nothing has this name"),
     ],
 )
 def test_mistakes_are_explained_in_one_line(run: Run, sites: list[Path], words: list[str], why: str) -> None:

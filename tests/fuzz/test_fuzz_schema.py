@@ -61,6 +61,7 @@ def test_a_damaged_schema_is_refused_or_read(tmp_path: Path, content: bytes) -> 
     refused_or_read(lambda: read_schema(tmp_path / "a.json"), DataError)
 
 
+@pytest.mark.filterwarnings("ignore::pacfl.features.making_schema.MistypedWarning")
 @often
 @given(content=damaged(CSV.encode()))
 def test_a_damaged_table_is_refused_or_described(tmp_path: Path, content: bytes) -> None:

@@ -230,7 +230,7 @@ def _header(prefix: bytes, following: bytes, size: int) -> dict[str, Any]:
 
 def _keyed(header: dict[str, Any], version: int) -> tuple[str, ...]:
     """What the key was used for: in files that do not say it, for names."""
-    has_key = header.get("key") is not None
+    has_key = _hexadecimal(header, "key", HASH_CHARACTERS) is not None
     used = header.get("keyed", [NAMES] if has_key else [])
     if used not in ([], [NAMES], [DIRECTIONS], [NAMES, DIRECTIONS]) or bool(used) != has_key:
         raise SignatureError(f"has a key for {used!r}, one for {NAMES} or {DIRECTIONS} was wanted; it is damaged")

@@ -171,7 +171,7 @@ def test_two_sites_federate_and_no_token_is_in_sight(sites: Loopback) -> None:
     def trained() -> bool:
         own = [p for pid in processes.running(sites.folder).values() for p in processes.descendants(pid)]
         seen.update(line for p in own if (line := command_line(p)))
-        return bool(sites.status["round"] > 0)
+        return bool(sites.status.get("round", 0) > 0)
 
     sites.wait("a round", trained, 300)
     assert {sites.cluster(0), sites.cluster(1)} == {0, 1}

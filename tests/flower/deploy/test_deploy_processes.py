@@ -58,6 +58,7 @@ def test_a_child_that_has_ended_is_not_left_as_a_zombie(tmp_path: Path) -> None:
 def test_a_message_that_is_handled_for_a_stopped_supernode_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """And so does the process of the app end that waits for the reply: it reads the end of the stream."""
     monkeypatch.setattr(warm, "_reply", lambda _: time.sleep(60))
+    others = psutil.Process().children()  # of other tests
     supernode = subprocess.Popen(SLEEPER)
     here, there = socket.socketpair()
     with here, there:
@@ -67,7 +68,7 @@ def test_a_message_that_is_handled_for_a_stopped_supernode_is_given_up(monkeypat
         supernode.wait()
         here.settimeout(30)
         assert here.recv(1) == b""
-    until(lambda: (warm._reap(), not psutil.Process().children())[1])
+    until(lambda: (warm._reap(), not set(psutil.Process().children()) - set(others))[1])
 
 
 def test_who_needs_an_executor_stops_when_it_has_ended() -> None:
