@@ -139,17 +139,17 @@ def test_an_encoder_of_pacfl_runs_and_is_part_of_the_hash_with_its_files(folder:
     code = (
         "import numpy as np\n\n\ndef sums(x):\n    return np.stack([x.sum(axis=1).ravel()[: len(x)], x[:, 0, 0]], 1)\n"
     )
-    (folder / "own_encoder.py").write_text(code + f"\n\nsums.files = [{str(folder / 'weights')!r}]\n")
+    (folder / "encoder_of_runs.py").write_text(code + f"\n\nsums.files = [{str(folder / 'weights')!r}]\n")
     hashes = []
     for weights in ("1", "2"):
         (folder / "weights").write_text(weights)
-        run = only(table(algorithm={"name": "pacfl", "encoder": "own_encoder:sums", "rank": 1}))
+        run = only(table(algorithm={"name": "pacfl", "encoder": "encoder_of_runs:sums", "rank": 1}))
         hashes.append(run.hash)
     assert hashes[0] != hashes[1]
     stored = RunFolder(folder / "run")
     stored.path.mkdir()
     *_, result = resume(run, stored)
-    assert "own_encoder:sums" in result["algorithm"]
+    assert "encoder_of_runs:sums" in result["algorithm"]
 
 
 def test_the_hash_changes_with_the_code_and_with_nothing_else(folder: Path) -> None:
