@@ -179,15 +179,15 @@ def test_no_client_reveals_both_shares_of_one() -> None:
 
 
 def test_a_server_that_asks_for_both_shares_of_one_client_is_refused() -> None:
-    """It tells one part of the clients that all survived, and the others that client 4 was lost."""
+    """It shows one part of the clients that all survived, and the others that client 4 was lost."""
     states, _, _ = confirmed()
     with pytest.raises(SecureAggregationError, match="another set of clients was signed already"):
         client.confirm(states[PEERS[0]], PEERS[:4])
     fresh = {peer: replace(state, stage="masked", survivors=()) for peer, state in states.items()}
     confirmations = {}
     for i, peer in enumerate(PEERS[:5]):
-        told = PEERS[:5] if i < 3 else PEERS[:4] if peer != PEERS[4] else PEERS[:5]
-        fresh[peer], confirmations[peer] = client.confirm(fresh[peer], told)
+        shown = PEERS[:5] if i < 3 else PEERS[:4] if peer != PEERS[4] else PEERS[:5]
+        fresh[peer], confirmations[peer] = client.confirm(fresh[peer], shown)
     for i in (3,):
         with pytest.raises(SecureAggregationError, match="could ask for both shares of one"):
             client.reveal(fresh[PEERS[i]], confirmations)

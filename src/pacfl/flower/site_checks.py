@@ -67,7 +67,9 @@ def of_arrays(site: Site) -> Iterator[Check]:
     shape = "x".join(map(str, x_train.shape[1:]))
     yield ok("data", f"{n:,} training samples and {len(x_test):,} test samples of shape {shape}")
     if n < FEW:
-        yield warning("data", f"{n} training samples are too few to tell this site from others; expected {FEW} or more")
+        yield warning(
+            "data", f"{n} training samples are too few to distinguish this site from others; expected {FEW} or more"
+        )
     if not len(x_test):
         yield warning("data", "there are no test samples, so the site is not evaluated")
     elif x_test.shape[1:] != x_train.shape[1:]:

@@ -8,7 +8,7 @@ features determine, to all directions before they leave it:
 T is orthogonal, so inner products, and with them all angles, are those of the directions themselves. One factor turns
 the axis of a feature into a permuted cosine, which can be recognised by its values; from the second on its coordinates
 look like those of a random direction. Up to FEW features the factors are a finite set, of which a server could try all:
-there T is drawn from all orthogonal matrices alike (Mezzadri, 2007), so that a server without the key, and without
+there T is drawn uniformly from all orthogonal matrices (Mezzadri, 2007), so that a server without the key, and without
 anything known of the data, learns exactly the inner products.
 
 All that is random comes from SHAKE-256, and not from numpy, whose generators may change: every client has the same T.
@@ -75,7 +75,7 @@ class _Random:
         return np.where(bits, -1.0, 1.0), np.argsort(self._numbers(b"order %d" % i, self._features), kind="stable")
 
     def orthogonal(self) -> Array:
-        """A matrix drawn from all orthogonal ones alike: that of a Gaussian one, with positive diagonal of R."""
+        """A matrix drawn uniformly from all orthogonal ones: that of a Gaussian one, with positive diagonal of R."""
         n = self._features
         uniform = ((self._numbers(b"matrix", n * n) >> np.uint64(11)) + 0.5) / 2.0**53
         q, r = np.linalg.qr(ndtri(uniform).reshape(n, n))

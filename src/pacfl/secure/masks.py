@@ -1,4 +1,4 @@
-"""Keys that two clients share, and words that nobody else can tell from random ones."""
+"""Keys that two clients share, and words that nobody else can distinguish from random ones."""
 
 from typing import Final
 
