@@ -79,6 +79,75 @@ def test_other_angles_are_interpolated_as_scipy_does_one_image_at_a_time() -> No
             np.testing.assert_allclose(changed.x_train[new], expected, rtol=1e-5)
 
 
+STYLED = {
+    "plain": lambda x: x,
+    "negative": lambda x: 255 - x,
+    "faded": lambda x: (x + 127.5) / 2,
+    "blurred": lambda x: ndimage.gaussian_filter(x, (1, 1, 0)[: x.ndim], mode="nearest"),
+    "outlined": lambda x: x - ndimage.minimum_filter(x, (3, 3, 1)[: x.ndim], mode="nearest"),
+    "swapped": lambda x: x[:, :, [2, 1, 0]],
+}
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (6, 6, 3)])
+def test_the_images_of_a_group_have_its_style_one_image_at_a_time(shape: tuple[int, ...]) -> None:
+    styles: tuple[Any, ...] = tuple(STYLED)[: 6 if len(shape) == 3 else 5]
+    dataset = images(shape)
+    before, changed, clients = in_groups(dataset, Groups(style=styles), n_clients=12)
+    assert clients.transforms is not None
+    for c in range(12):
+        change = STYLED[clients.transforms[c].removeprefix("style ")]
+        for new, old in zip(clients.train_indices[c], before.train_indices[c], strict=True):
+            expected = change(dataset.x_train[old].astype(np.float32)).astype(np.uint8)
+            assert np.abs(changed.x_train[new].astype(int) - expected).max() <= 1, clients.transforms[c]
+        assert np.array_equal(changed.y_test[clients.test_indices[c]], dataset.y_test[before.test_indices[c]])
+    assert len(set(clients.transforms)) == len(styles)
+
+
+def test_the_negative_of_floats_has_their_range() -> None:
+    dataset = images(dtype=np.float32)
+    _, changed, _ = in_groups(dataset, Groups(style=("plain", "negative")))
+    assert (changed.x_train.min(), changed.x_train.max()) == (dataset.x_train.min(), dataset.x_train.max())
+
+
+def test_mixed_clients_have_a_share_of_their_samples_from_a_second_group() -> None:
+    """With label maps, the class of every sample shows of which group it is."""
+    dataset = images()
+    _, main, unmixed = in_groups(dataset, Groups(permute_labels=3), Iid(), n_clients=10)
+    _, changed, clients = in_groups(dataset, Groups(permute_labels=3, mixed=0.3), Iid(), n_clients=10)
+    assert clients.transforms is not None
+    assert clients.true_cluster is not None
+    assert unmixed.true_cluster is not None
+    assert clients.true_cluster.tolist() == unmixed.true_cluster.tolist(), "the group of most samples"
+    shares = []
+    for c, rows in enumerate(clients.train_indices):
+        before, after = main.y_train[rows], changed.y_train[rows]
+        moved = before != after
+        second = set(zip(before[moved].tolist(), after[moved].tolist(), strict=True))
+        assert len(second) <= K, "one second map"
+        tests = clients.test_indices[c]
+        assert {x.tobytes() for x in changed.x_test[tests]} == {x.tobytes() for x in dataset.x_test}
+        shares.append(moved.mean())
+    assert np.mean(shares) == pytest.approx(0.3, abs=0.05)
+    assert len(set(clients.transforms)) > 3, "the second group is drawn for each client"
+    assert all(words.count("permute-labels") == 2 and "; 30% " in words for words in clients.transforms)
+
+
+def test_test_samples_of_mixed_clients_are_of_two_groups_too() -> None:
+    dataset = images()
+    _, changed, clients = in_groups(dataset, Groups(rotate=(0, 180), mixed=0.4), Iid(), n_clients=4)
+    plain = {x.tobytes() for x in dataset.x_test}
+    upright = [np.mean([x.tobytes() in plain for x in changed.x_test[tests]]) for tests in clients.test_indices]
+    expected = [0.6 if option_of_main(clients, c) == 0 else 0.4 for c in range(4)]
+    assert upright == pytest.approx(expected, abs=0.15)
+    assert [len(tests) for tests in clients.test_indices] == [N_TEST] * 4
+
+
+def option_of_main(clients: Partition, client: int) -> float:
+    assert clients.transforms is not None
+    return float(clients.transforms[client].split(";")[0].split()[1])
+
+
 def test_no_two_ways_to_number_the_classes_agree_on_a_class() -> None:
     dataset = images()
     before, changed, clients = in_groups(dataset, Groups(permute_labels=K), Iid(), n_clients=10)
@@ -184,6 +253,9 @@ def values() -> Dataset:
     ("dataset", "groups", "reason"),
     [
         (table(), Groups(rotate=(0, 90)), "table: a table cannot be rotated"),
+        (table(), Groups(style=("negative",)), "table: a table has no style"),
+        (images(), Groups(style=("swapped",)), "grey images have no colours to swap"),
+        (images(), Groups(rotate=(90,), mixed=0.2), "clients are mixed of two groups, got one group"),
         (images((6, 8)), Groups(rotate=(0, 90)), "images of 6x8 cannot be rotated by 90 degrees"),
         (images((6, 8)), Groups(rotate=(0, -90)), "images of 6x8 cannot be rotated by -90 degrees"),
         (values(), Groups(permute_labels=2), "permute-labels changes samples by their class, and values has values"),
@@ -199,9 +271,12 @@ def test_groups_that_the_data_cannot_have_are_refused(dataset: Dataset, groups: 
 @pytest.mark.parametrize(
     ("groups", "reason"),
     [
-        ({}, "groups differ by rotate or permute-labels; got neither"),
+        ({}, "groups differ by rotate or permute-labels or style; got none of them"),
         ({"rotate": []}, "rotate must be different angles, at least one"),
         ({"rotate": [0, 360]}, "rotate must be different angles"),
+        ({"style": ["plain", "plain"]}, "style must be different styles"),
+        ({"style": ["sepia"]}, "style must be a list, one of 'plain', 'negative'"),
+        ({"rotate": [0, 90], "mixed": 0.5}, "mixed must be a number of at least 0 and below 0.5, got 0.5"),
         ({"rotate": 90}, "rotate must be a list, a number each or left out, got 90"),
         ({"permute-labels": 0}, "permute_labels must be an integer of at least 1"),
         ({"turn": [90]}, "scheme groups: has no setting 'turn'"),

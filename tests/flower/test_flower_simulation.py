@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import pacfl
 from pacfl.algorithms import FedAvg
 from pacfl.cli import app
-from pacfl.errors import NoReplyError
+from pacfl.data import DataSwap
+from pacfl.errors import ConfigError, NoReplyError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import Setup
 from pacfl.federation.local import LocalBackend
@@ -50,6 +51,14 @@ def run_simulated(
     with nodes.connect(Setup(algorithm, model(), pool(), learning, SEED)) as backend:
         plan = round_plans(schedule, len(pool().client_indices), SEED)
         return list(rounds(algorithm, backend, algorithm.init_server(model()), plan))
+
+
+def test_data_that_change_owner_in_mid_run_are_refused(tmp_path: Path) -> None:
+    swapping = replace(pool(), swap=DataSwap(2, np.arange(6)[::-1]))
+    setup = Setup(FedAvg(), model(), swapping, LEARNING, SEED)
+    refused = pytest.raises(ConfigError, match="drift: a node of Flower holds the data of one client")
+    with refused, Simulation(None, tmp_path).connect(setup):  # type: ignore[arg-type]  # it is not reached
+        pass
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -9,6 +9,7 @@ import numpy as np
 from pacfl import plugins
 from pacfl.data.dataset import Dataset, Indices
 from pacfl.data.display import count, extent, html_table, listing
+from pacfl.data.drift import DataSwap
 from pacfl.data.groups import ByAttribute, BySet, Given, Natural
 from pacfl.data.schemes import Dirichlet, Iid, LabelSkew, QuantitySkew, Scheme, Split
 from pacfl.errors import ConfigError, DataError
@@ -46,6 +47,7 @@ class Partition:
     test: TestSamples = "owned"  # the primary kind
     other_tests: Mapping[TestSamples, tuple[Indices, ...]] = field(default_factory=dict)
     names: tuple[str, ...] | None = None  # of the clients, where the data have them
+    swap: DataSwap | None = None  # of the data of some clients, in mid-run; all other fields are those before it
 
     @property
     def n_clients(self) -> int:
@@ -56,6 +58,12 @@ class Partition:
     def tests(self) -> tuple[TestSamples, ...]:
         """The kinds of test samples, the primary one first."""
         return self.test, *self.other_tests
+
+    def true_cluster_in(self, round_: int) -> Indices | None:
+        """The group of each client in a round, counted from 1."""
+        if self.swap is None or self.true_cluster is None or round_ < self.swap.round:
+            return self.true_cluster
+        return self.true_cluster[self.swap.source]
 
     def __repr__(self) -> str:
         return f"Partition({self._summary()})"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pacfl import algorithms, plugins, settings
-from pacfl.data import Normalise, build_division
+from pacfl.data import Normalise, build_division, build_drift
 from pacfl.data.loading import LOADERS
 from pacfl.data.partition import SCHEMES, TestChoice, kinds_of_tests
 from pacfl.errors import ConfigError
@@ -49,12 +49,15 @@ class Data:
     test: TestChoice = later("owned")  # the test samples of each client; several kinds: the first is the primary one
     seed: NonNegativeInt | None = later(None)  # of everything that is drawn about data, instead of the run's
     options: Mapping[str, Any] | None = later(None)  # of the loader of the data set
+    drift: Mapping[str, Any] | None = later(None)  # clients that change group in mid-run
 
     def __post_init__(self) -> None:
         kinds = kinds_of_tests("Data.test", self.test)
         object.__setattr__(self, "test", kinds if len(kinds) > 1 else kinds[0])  # a list of one is that one
         check(self)
         build_division(self.scheme)
+        if self.drift is not None:
+            build_drift(self.drift)
         if self.validation and self.test != "owned":
             given = repr(self.test) if isinstance(self.test, str) else list(self.test)
             raise ConfigError(

@@ -28,7 +28,10 @@ def environment() -> dict[str, str]:
 
 
 def clients(dataset: Dataset, divided: Partition, digest: str, names: Sequence[object] | None = None) -> dict[str, Any]:
-    """Every client's samples, labels, data set and true cluster, as plain values; names: if the user gave any."""
+    """Every client's samples, labels, data set and true cluster, as plain values; names: if the user gave any.
+
+    Of clients that swap their data, also whose they have then, and in which true cluster they are.
+    """
     described = [_client(dataset, divided, c) for c in range(divided.n_clients)]
     if names is not None:
         described = [{"name": name, **client} for name, client in zip(names, described, strict=True)]
@@ -40,6 +43,18 @@ def clients(dataset: Dataset, divided: Partition, digest: str, names: Sequence[o
         "classes": dataset.n_classes,
         "sets": list(dataset.source_names),
         "clients": described,
+        **({} if (swap := divided.swap) is None else {"drift": {"round": swap.round, "clients": _drifted(divided)}}),
+    }
+
+
+def _drifted(divided: Partition) -> dict[str, Any]:
+    """By client that drifts: whose data it has then, and its true cluster then."""
+    swap = divided.swap
+    assert swap is not None  # or nobody drifts
+    after = divided.true_cluster_in(swap.round)
+    return {
+        str(c): {"data_of": int(swap.source[c]), "true_cluster": None if after is None else int(after[c])}
+        for c in swap.clients
     }
 
 

@@ -40,7 +40,11 @@ class Experiment:
     @cached_property
     def plans(self) -> tuple[RoundPlan, ...]:
         """The scheduled rounds, and the evaluations after the last of them."""
-        return tuple(round_plans(self.schedule, self.partition.n_clients, self.setup.seed))
+        schedule, swap = self.schedule, self.partition.swap
+        if swap is not None and swap.reprofile:
+            named = dict.fromkeys((*schedule.reprofile.get(swap.round, ()), *swap.clients))
+            schedule = replace(schedule, reprofile={**schedule.reprofile, swap.round: tuple(named)})
+        return tuple(round_plans(schedule, self.partition.n_clients, self.setup.seed))
 
     @property
     def interface(self) -> ModelInterface:
@@ -78,7 +82,9 @@ class Experiment:
 
     def record(self, finished: Round) -> Record:
         """What is stored of a round."""
-        return summary.record(finished, self.partition.true_cluster, self.setup.scored_by, self.partition.tests)
+        return summary.record(
+            finished, self.partition.true_cluster_in(finished.t + 1), self.setup.scored_by, self.partition.tests
+        )
 
 
 class Ending:

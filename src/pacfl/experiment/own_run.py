@@ -162,6 +162,7 @@ def divided_digest(dataset: Dataset, divided: Partition) -> str:
     """Of all samples and targets, and of whose they are."""
     digest = hashlib.blake2b(dataset.digest.encode(), digest_size=16)
     others = (indices for of_kind in divided.other_tests.values() for indices in of_kind)
-    for indices in (*divided.train_indices, *divided.test_indices, *others):
+    swap = () if divided.swap is None else ([divided.swap.round, divided.swap.reprofile], divided.swap.source)
+    for indices in (*divided.train_indices, *divided.test_indices, *others, *swap):
         digest.update(f"{len(indices)} ".encode() + np.ascontiguousarray(indices, dtype=np.int64).tobytes())
     return digest.hexdigest()

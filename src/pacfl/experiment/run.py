@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from pacfl.data import (
     Normalise,
     Partition,
     build_division,
+    build_drift,
     data_folder,
+    drawn_swap,
     grouped,
     load_dataset,
     normalised,
@@ -145,6 +148,10 @@ def assemble(
     model = as_model(lambda: net(shape), seed, batch_norm)
     n_outputs = check_outputs(model.build(), pool.train, dataset.n_classes, loss)
     algorithm, note = settled(algorithm, model, learning.loss, pool.train.x, required=label_prior_required)
+    if divided.swap is not None and divided.swap.round > schedule.rounds:
+        raise ConfigError(
+            f"[data] drift: round {divided.swap.round} is after the last of {schedule.rounds} rounds; drift earlier"
+        )
     setup = Setup(algorithm, model, pool, learning, seed, device, engine, evaluation.normalise(metrics, loss.targets))
     setup.scored_by.check(n_outputs)
     experiment = Experiment(dataset, divided, setup, schedule, normalise, notes=(note,) if note else ())
@@ -180,7 +187,12 @@ def divide(run: Run, data: Path | None = None) -> tuple[Dataset, Partition]:
     )
     if run.data.validation:
         dataset, divided = validation_split(dataset, divided, run.data.validation, stream(seed, "validation"))
-    return (dataset, divided) if groups is None else grouped(dataset, divided, groups, stream(seed, "groups"))
+    if groups is not None:
+        dataset, divided = grouped(dataset, divided, groups, stream(seed, "groups"))
+    if run.data.drift is not None:
+        swap = drawn_swap(build_drift(run.data.drift), divided.true_cluster, stream(seed, "drift"))
+        divided = replace(divided, swap=swap)
+    return dataset, divided
 
 
 # Most runs of an experiment share their data, and reading and normalising them may take longer than training
@@ -231,7 +243,7 @@ def prepare(dataset: Dataset, divided: Partition, normalise: Normalise = "auto")
     train = Samples(_channels_first(scaled.x_train), _as_model_targets(scaled.y_train))
     test = Samples(_channels_first(scaled.x_test), _as_model_targets(scaled.y_test))
     groups = None if dataset.natural is None else dataset.natural.groups
-    return Pool(train, test, dataset.x_train, indices, groups, dataset.columns is not None)
+    return Pool(train, test, dataset.x_train, indices, groups, dataset.columns is not None, divided.swap)
 
 
 def _as_model_targets(y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from pacfl.data import DataSwap
 from pacfl.errors import ConfigError, DivergedError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.label_prior import corrected, counted
@@ -56,6 +57,11 @@ class Pool:
     client_indices: tuple[ClientIndices, ...]
     groups: NDArray[Any] | None = None  # (n,) of training samples that depend on each other, for signatures
     is_table: bool = False  # whether raw samples are rows of tables that a schema encoded
+    swap: DataSwap | None = None  # of the data of some clients, in mid-run
+
+    def indices(self, client: ClientId, t: int) -> ClientIndices:
+        """The part of a client in round t, counted from 0."""
+        return self.client_indices[client if self.swap is None else self.swap.source_of(client, t + 1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +105,7 @@ class ClientSide:
             self._trainer = WithLocalSteps(self.engine, self._eager)
         self._device = setup.device
         self._predictions: OrderedDict[bytes, PredictionCache] = OrderedDict()
-        self._scores: dict[tuple[ClientId, str], tuple[bytes, Score]] = {}
+        self._scores: dict[tuple[ClientId, str], tuple[bytes, ClientIndices, Score]] = {}
         self._lock = threading.Lock()
 
     def _eager(self) -> Engine:
@@ -126,7 +132,7 @@ class ClientSide:
     def words(self, t: int, client: ClientId, down: Message, up: Message, n_clients: int) -> Words:
         """The client's part of a secure sum of up to `n_clients` clients, as words that can be masked."""
         layout = Layout.of(self.algorithm, self.model, down)
-        samples = len(self.pool.client_indices[client].train)
+        samples = len(self.pool.indices(client, t).train)
         return words_of(self.algorithm, layout, down, up, samples, n_clients, (self.seed, t, client))
 
     def received(self, t: int, client: ClientId, down: Message, memory: Message) -> Vector:
@@ -157,7 +163,7 @@ class ClientSide:
 
         Each model is trained once, and evaluated once on samples that several kinds have in common.
         """
-        tests = self.pool.client_indices[client].tests
+        tests = self.pool.indices(client, t).tests
         if not tests:
             return {}
         received = self.received(t, client, down, memory)
@@ -175,19 +181,20 @@ class ClientSide:
     def _score(self, protocol: str, w: Vector, t: int, client: ClientId, kind: str | None = None) -> Score:
         """The score of a model on some test samples of a client; cached for as long as the model stays the same."""
         name = score_name(protocol, kind)
+        own = self.pool.indices(client, t)
         digest = hashlib.blake2b(w.tobytes(), digest_size=16).digest()
         cached = self._scores.get((client, name))
-        if cached is None or cached[0] != digest:
-            cached = digest, self._evaluate(digest, w, t, client, kind)
+        if cached is None or cached[0] != digest or cached[1] is not own:
+            cached = digest, own, self._evaluate(digest, w, t, client, kind)
         with self._lock:
             self._scores.pop((client, name), None)
             self._scores[client, name] = cached  # the latest is last
             if len(self._scores) > CACHED_SCORES:
                 del self._scores[next(iter(self._scores))]
-        return cached[1]
+        return cached[2]
 
     def _evaluate(self, digest: bytes, w: Vector, t: int, client: ClientId, kind: str | None) -> Score:
-        rows = self.pool.client_indices[client].tests[kind]
+        rows = self.pool.indices(client, t).tests[kind]
         outputs, losses = self._cache(digest).predictions(rows, self.engine, w, self.pool.test)
         loss = float(losses.mean(dtype=np.float64))
         if not np.isfinite(loss):
@@ -212,7 +219,7 @@ class ClientSide:
         return sum(cache.nbytes for cache in self._predictions.values())
 
     def _context(self, t: int, client: ClientId, engine: Engine | None = None) -> ClientContext:
-        rows = self.pool.client_indices[client].train
+        rows = self.pool.indices(client, t).train
         samples = SampleSubset(self.pool.train, rows)
         key = (self.seed, t, client)
         learning = self.learning.in_round(t)

@@ -72,7 +72,7 @@ class LocalClients:
             if trained is not None:
                 self.last_trained[c] = trained
             if c not in lost:
-                uploads.append(Upload(c, len(self.side.pool.client_indices[c].train), up))
+                uploads.append(Upload(c, len(self.side.pool.indices(c, t).train), up))
         return summed(self.side, t, downloads, uploads) if self.side.algorithm.aggregation.secure else uploads
 
     def evaluate(self, t: int, downloads: Mapping[ClientId, Message], personal: bool, fine_tune: int = 0) -> Scores:

@@ -21,7 +21,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 from pacfl import plugins
-from pacfl.errors import NoReplyError
+from pacfl.errors import ConfigError, NoReplyError
 from pacfl.federation.client_side import ClientSide, Setup
 from pacfl.federation.message import ClientId, Message
 from pacfl.flower.backend import FlowerBackend
@@ -97,6 +97,10 @@ class Simulation:
         """The clients of a setup, until the block is left."""
         import ray.cloudpickle
 
+        if setup.pool.swap is not None:
+            raise ConfigError(
+                "drift: a node of Flower holds the data of one client for the whole run; use --backend local"
+            )
         n_clients = len(setup.pool.client_indices)
         federation = secrets.token_hex(8)
         folder = self.folder / federation
