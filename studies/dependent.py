@@ -12,7 +12,7 @@ least, between these and that of all windows.
 How often federations of one distribution are split if clients have few groups: why there is a least number.
 """
 
-import sys
+import argparse
 import warnings
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -122,8 +122,21 @@ def wrist_sensors(folder: Path, show: bool) -> None:
                     print(*found, sep="\n")
 
 
-if __name__ == "__main__":
-    if sys.argv[1] == "--few":
+def main() -> None:
+    """Print one of the two tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("data", type=Path, nargs="?", help="folder with watch.npz")
+    what.add_argument("--few", action="store_true", help="split federations of clients with few groups")
+    parser.add_argument("--show", action="store_true", help="print the clusters of every row too")
+    asked = parser.parse_args()
+    if asked.few and asked.show:
+        parser.error("--show is for the clusters of wrist sensors; leave it out with --few")
+    if asked.few:
         few_groups()
     else:
-        wrist_sensors(Path(sys.argv[1]), "--show" in sys.argv)
+        wrist_sensors(asked.data, asked.show)
+
+
+if __name__ == "__main__":
+    main()

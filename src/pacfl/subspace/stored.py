@@ -20,7 +20,7 @@ Indices = NDArray[np.intp]
 Map = Callable[[NDArray[Any]], NDArray[Any]]
 Progress = Callable[[str, int, int], object]  # what is going on, steps done since the last call, steps in all
 
-BLOCK: Final = 1 << 22  # numbers in a block of float64: 32 MB
+BLOCK: Final = 1 << 21  # numbers in a block of float64: 16 MB
 LARGE: Final = 1 << 25  # numbers from which on samples are not converted to float64 at once: 256 MB
 MOST_SQUARE: Final = 4096  # features whose square matrix is added up: 134 MB
 EXTRA: Final = 4  # directions that are improved for each that is asked, and beside them: the others converge faster
