@@ -15,6 +15,6 @@ class FedAvgFT(Algorithm):
 
     epochs: NonNegativeInt = 1
 
-    def personalise(self, context: ClientContext, down: Message, memory: Message) -> Vector:
-        w, _ = context.sgd(self.receive(context, down, memory), epochs=self.epochs, purpose="personal")
+    def personalise(self, context: ClientContext, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
+        w, _ = context.sgd(down["w"], epochs=self.epochs, purpose="personal")
         return w

@@ -12,6 +12,7 @@ from pacfl.federation.label_prior import sent
 from pacfl.federation.local import one_thread
 from pacfl.federation.message import ClientId, Message
 from pacfl.federation.schedule import RoundPlan
+from pacfl.learning.mixture import Weights
 from pacfl.learning.model import Model, Vector
 
 
@@ -21,11 +22,11 @@ class StoredModels:
 
     models: Sequence[Vector]  # one for each cluster; only what is shared, of algorithms that share a part
     cluster_of: Mapping[ClientId, int]
-    received: Mapping[ClientId, Vector]  # the model of each client as it receives it
+    received: Mapping[ClientId, Weights]  # the model of each client as it receives it
     downloads: Mapping[ClientId, Message]  # what the server would send next
     memory: Mapping[ClientId, Message]  # of clients that have trained
     evaluated_in: Mapping[ClientId, int]  # the round, from 0, in which a client was evaluated last
-    personal: Mapping[ClientId, Vector] = field(default_factory=dict)  # where they were asked for
+    personal: Mapping[ClientId, Weights] = field(default_factory=dict)  # where they were asked for
 
     def save(self, folder: RunStore) -> None:
         """Store them in the folder of their run."""
@@ -92,13 +93,16 @@ class LoadedModels:
         self._check(client)
         return self.stored.cluster_of[client]
 
-    def received(self, client: ClientId) -> Vector:
-        """The model that was evaluated as `received`: (d,)."""
+    def received(self, client: ClientId) -> Weights:
+        """The model that was evaluated as `received`: (d,), or a mixture."""
         self._check(client)
         return self.stored.received[client]
 
-    def personal(self, client: ClientId) -> Vector:
-        """The model that was evaluated as `personal`: (d,); the algorithm's own personalisation is run again."""
+    def personal(self, client: ClientId) -> Weights:
+        """The model that was evaluated as `personal`: (d,), or a mixture.
+
+        The algorithm's own personalisation is run again.
+        """
         self._check(client)
         if client in self.stored.personal:
             return self.stored.personal[client]

@@ -168,9 +168,14 @@ class Result:
         client : its name. personal : the model after the algorithm's own personalisation, which is run again.
         It takes what `preprocess` returns, as a tensor: samples normalised as in training, channels first.
         """
+        from pacfl.experiment.interface import ModelInterface
+        from pacfl.learning.mixture import module
+
         models, number = self._loaded, self._number(client)
         w = models.personal(number) if personal else models.received(number)
-        return models.model.module(w).eval()
+        content = self._store.description("interface")
+        targets = "classes" if content is None else ModelInterface.from_content(content).targets
+        return module(models.model, w, targets).eval()
 
     def preprocess(self, x: ArrayLike, client: Client, source: str | None = None) -> NDArray[Any]:
         """Samples as the data have them (n, ...) -> what the model of a client takes: normalised, channels first.
@@ -335,6 +340,7 @@ def load(
     def models() -> "LoadedModels":
         from pacfl.experiment.models import LoadedModels, stored_models
         from pacfl.experiment.run import load_models
+        from pacfl.learning.mixture import models_of
         from pacfl.learning.model import as_model
 
         if settings.get("origin") != PYTHON:
@@ -347,10 +353,11 @@ def load(
             )
         model = as_model(module, settings["seed"])
         found = stored_models(stored)
-        if found.received and len(next(iter(found.received.values()))) != len(model.initial):
+        n_weights = {len(w) for received in found.received.values() for w in models_of(received)}
+        if n_weights and n_weights != {len(model.initial)}:
             raise ModelError(
-                f"module has {len(model.initial)} weights, the models of {folder} have "
-                f"{len(next(iter(found.received.values())))}; give the module that was trained"
+                f"module has {len(model.initial)} weights, the models of {folder} have {min(n_weights)}; give the "
+                "module that was trained"
             )
         return LoadedModels(found, model, None)
 

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from pacfl import plugins
+from pacfl.algorithms import find
 from pacfl.data.preprocessing import Preprocessing
 from pacfl.errors import ConfigError, DataError, StoreError
 from pacfl.experiment.checkpoint import peek
@@ -42,6 +43,11 @@ class FederationModels:
         if not len(models) or models.shape[1] != len(self.model.initial):
             name = self.content["algorithm"]["name"]
             raise DataError(f"{self.folder.path}: {name} shares no whole model; the sites have them")
+        if len(models) > 1 and find(self.content["algorithm"]["name"]).mixes:
+            raise DataError(
+                f"{self.folder.path}: a client's model is a mixture whose weights its site alone knows; its models are "
+                "delivered there"
+            )
         if client is None:
             for k in sorted(set(cluster_of.values())):
                 yield ModelOf(f"cluster-{k}", self.model.module(models[k]), self.preprocessing, k)

@@ -130,6 +130,13 @@ def _written_onnx(module: "nn.Module", preprocessing: "Preprocessing") -> bytes:
 
 
 def _written_safetensors(module: "nn.Module", preprocessing: "Preprocessing") -> bytes:  # noqa: ARG001 - one form for all
+    from pacfl.learning.mixture_module import MixtureModule
+
+    if isinstance(module, MixtureModule):
+        raise ModelError(
+            f"safetensors has the weights of one model, and this is a mixture of {len(module.models)}; export it as "
+            "torch or onnx, which hold all that is computed"
+        )
     save = library("safetensors.torch", "export as safetensors", "export").save
     # Cloned, because weights that layers share, and views, are refused otherwise
     weights = {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}

@@ -24,6 +24,7 @@ from pacfl.exporting.formats import FormatName
 from pacfl.federation.label_prior import CLASS_SHARES
 from pacfl.federation.message import ClientId
 from pacfl.federation.schedule import Schedule
+from pacfl.learning.mixture import Mixture, Weights, module
 from pacfl.learning.model import Model, Vector, as_model
 
 
@@ -94,12 +95,14 @@ class RunModels:
     def cluster_of(self) -> dict[ClientId, int] | None:
         """The cluster whose model each client receives; None if some client receives no model of a cluster.
 
-        Clients of some algorithms share a part of the weights, or none, or choose among the clusters. Where the label
-        prior is corrected, a client's model is that of its cluster but for the output bias.
+        Clients of some algorithms share a part of the weights, or none, choose among the clusters, or mix their models.
+        Where the label prior is corrected, a client's model is that of its cluster but for the output bias.
         """
         found = {}
         bias = self.model.output_bias or slice(0, 0)
         for client, w in self.stored.received.items():
+            if isinstance(w, Mixture):
+                return None
             own, models = self.stored.cluster_of[client], self.stored.models
             rows = [own, *range(len(models))] if own < len(models) else range(len(models))
             but = bias if CLASS_SHARES in self.stored.downloads[client] else slice(0, 0)
@@ -130,8 +133,8 @@ class RunModels:
 
     def _corrected(self, client: ClientId) -> bool:
         """Whether the client's model is that of its cluster with the label prior corrected."""
-        k = (self.cluster_of or {}).get(client)
-        return k is not None and not np.array_equal(self.stored.models[k], self.stored.received[client])
+        k, w = (self.cluster_of or {}).get(client), self.stored.received[client]
+        return k is not None and not isinstance(w, Mixture) and not np.array_equal(self.stored.models[k], w)
 
     @property
     def _hash(self) -> str:
@@ -155,17 +158,17 @@ class RunModels:
         stem = f"client-{name}{'-personal' if personal else ''}"
         yield from self._of(stem, w, [client], cluster=cluster, client=name, personal=personal)
 
-    def _of(self, stem: str, w: Vector, members: Sequence[ClientId], **whose: Any) -> Iterator[ModelOf]:
+    def _of(self, stem: str, w: Weights, members: Sequence[ClientId], **whose: Any) -> Iterator[ModelOf]:
         """A model for each source of the members' samples, unless all are preprocessed in the same way."""
-        module = self.model.module(w)
+        own = module(self.model, w, self.interface.targets)
         by_source = self.interface.by_source
         sources = self.interface.sources(members)
         if all(by_source[source].content() == by_source[sources[0]].content() for source in sources[1:]):
             of = sources[0] if len(sources) == 1 and len(by_source) > 1 else None
-            yield ModelOf(stem, module, by_source[sources[0]], source=of, **whose)
+            yield ModelOf(stem, own, by_source[sources[0]], source=of, **whose)
             return
         for source in sources:
-            yield ModelOf(f"{stem}-{source}", module, by_source[source], source=source, **whose)
+            yield ModelOf(f"{stem}-{source}", own, by_source[source], source=source, **whose)
 
 
 def run_models(folder: RunFolder, data: Path | None = None) -> RunModels:

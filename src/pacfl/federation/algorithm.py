@@ -23,7 +23,8 @@ from pacfl.federation.checks import (
 from pacfl.federation.message import ClientId, Message, nbytes
 from pacfl.federation.private import Promise
 from pacfl.learning.client_context import ClientContext
-from pacfl.learning.model import Model, Vector
+from pacfl.learning.mixture import Weights, each
+from pacfl.learning.model import Model
 from pacfl.learning.settings import LocalTraining
 from pacfl.settings import LATER, check
 
@@ -70,6 +71,9 @@ class Algorithm:
     label_prior: bool = field(default=False, kw_only=True, metadata=LATER)
 
     shared: ClassVar[str] = "w"  # in a download: the model (d,), its last layers, or several models (k, d)
+    # Whether a client's model is a mixture. If `train` trains several models, it trains all in their order, and the
+    # client's memory has their `weights` afterwards.
+    mixes: ClassVar[bool] = False
     public_uploads: ClassVar[tuple[str, ...]] = ()  # uploaded arrays that reveal at most the number of samples
     # What `aggregate` needs of each uploaded array, with secure aggregation; declared by whoever averages otherwise
     sums: ClassVar[Mapping[str, Literal["mean", "sum"]]] = MappingProxyType({"w": "mean"})
@@ -198,14 +202,16 @@ class Algorithm:
         """What uploaded arrays started from, where updates are clipped; those that are left out started from 0."""
         return {"w": down["w"]}
 
-    def receive(self, context: ClientContext, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
-        """The model as sent down."""
+    def receive(self, context: ClientContext, down: Message, memory: Message) -> Weights:  # noqa: ARG002 - one form for all
+        """The model as sent down; a `Mixture` of several, from algorithms whose class variable `mixes` says so."""
         return down["w"]
 
-    def personalise(self, context: ClientContext, down: Message, memory: Message) -> Vector:
-        """The model after the method's own personalisation; by default a local training from the model as sent down."""
-        w, _ = context.sgd(self.receive(context, down, memory), purpose="personal")
-        return w
+    def personalise(self, context: ClientContext, down: Message, memory: Message) -> Weights:
+        """The model after the method's own personalisation; by default a local training from the model as sent down.
+
+        Of a mixture every model is trained, and the weights stay.
+        """
+        return each(lambda w: context.sgd(w, purpose="personal")[0], self.receive(context, down, memory))
 
 
 def _given(algorithm: Algorithm) -> str:

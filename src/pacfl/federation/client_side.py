@@ -24,6 +24,7 @@ from pacfl.learning.eager import Eager
 from pacfl.learning.engines import WithLocalSteps, build_engine
 from pacfl.learning.evaluation import Metrics
 from pacfl.learning.losses import find_loss
+from pacfl.learning.mixture import Mixture, Weights, each, losses, mixed, mixture, models_of
 from pacfl.learning.model import Model, Vector
 
 CACHED_MODELS: Final = 16
@@ -90,6 +91,7 @@ class ClientSide:
         """Build the engine."""
         self.algorithm, self.model, self.pool = setup.algorithm, setup.model, setup.pool
         self.learning, self.seed, self.metrics = setup.learning, setup.seed, setup.scored_by
+        self._loss = find_loss(setup.learning.loss)
         setup.algorithm.check_training(setup.learning)
         if setup.algorithm.aggregation.noise_multiplier and (setup.model.statistics & ~setup.model.local).any():
             raise ConfigError(
@@ -116,7 +118,7 @@ class ClientSide:
         return self.algorithm.profile(self._context(t, client))
 
     def train(self, t: int, client: ClientId, down: Message, memory: Message) -> tuple[Message, Message, Vector | None]:
-        """Upload, memory, and the weights that the client trained."""
+        """Upload, memory, and the weights that the client trained: (d,), or (k, d) of a mixture's k models."""
         recorder = Recorder(self._trainer)
         layers = LocalLayers(recorder, self.model, memory)
         context = self._context(t, client, layers)
@@ -127,7 +129,7 @@ class ClientSide:
             up = private_upload(context, up, start, public, aggregation)
         if self.algorithm.label_prior:
             up = {**up, **counted(context)}
-        return up, layers.remembered(after), recorder.last
+        return up, layers.remembered(after), recorder.trained(self.algorithm.mixes)
 
     def words(self, t: int, client: ClientId, down: Message, up: Message, n_clients: int) -> Words:
         """The client's part of a secure sum of up to `n_clients` clients, as words that can be masked."""
@@ -135,19 +137,19 @@ class ClientSide:
         samples = len(self.pool.indices(client, t).train)
         return words_of(self.algorithm, layout, down, up, samples, n_clients, (self.seed, t, client))
 
-    def received(self, t: int, client: ClientId, down: Message, memory: Message) -> Vector:
+    def received(self, t: int, client: ClientId, down: Message, memory: Message) -> Weights:
         """The model as the client receives it, its label prior corrected where that is asked for."""
         layers = LocalLayers(self._trainer, self.model, memory)
         context = self._context(t, client, layers)
         down = corrected(self.algorithm, context, down)
-        return layers.complete(self.algorithm.receive(context, down, layers.memory))
+        return each(layers.complete, self.algorithm.receive(context, down, layers.memory))
 
-    def personal(self, t: int, client: ClientId, down: Message, memory: Message) -> Vector:
+    def personal(self, t: int, client: ClientId, down: Message, memory: Message) -> Weights:
         """The model after the algorithm's own personalisation, which starts from the received model."""
         layers = LocalLayers(self._trainer, self.model, memory)
         context = self._context(t, client, layers)
         down = corrected(self.algorithm, context, down)
-        return layers.complete(self.algorithm.personalise(context, down, layers.memory))
+        return each(layers.complete, self.algorithm.personalise(context, down, layers.memory))
 
     def evaluate(
         self,
@@ -167,25 +169,28 @@ class ClientSide:
         if not tests:
             return {}
         received = self.received(t, client, down, memory)
-        models = {"received": received, "last_trained": received if last_trained is None else last_trained}
+        last: Weights | None = last_trained
+        if last_trained is not None and last_trained.ndim == 2:
+            last = mixture(last_trained, memory["weights"])
+        models = {"received": received, "last_trained": received if last is None else last}
         if personal:
             models["personal"] = self.personal(t, client, down, memory)
         if fine_tune:
-            models["fine_tuned"], _ = self._context(t, client).sgd(received, epochs=fine_tune, purpose="personal")
+            context = self._context(t, client)
+            models["fine_tuned"] = each(lambda w: context.sgd(w, epochs=fine_tune, purpose="personal")[0], received)
         return {
             score_name(protocol, kind): self._score(protocol, w, t, client, kind)
             for protocol, w in models.items()
             for kind in tests
         }
 
-    def _score(self, protocol: str, w: Vector, t: int, client: ClientId, kind: str | None = None) -> Score:
+    def _score(self, protocol: str, w: Weights, t: int, client: ClientId, kind: str | None = None) -> Score:
         """The score of a model on some test samples of a client; cached for as long as the model stays the same."""
         name = score_name(protocol, kind)
-        own = self.pool.indices(client, t)
-        digest = hashlib.blake2b(w.tobytes(), digest_size=16).digest()
+        own, digest = self.pool.indices(client, t), _digest_of(w)
         cached = self._scores.get((client, name))
         if cached is None or cached[0] != digest or cached[1] is not own:
-            cached = digest, own, self._evaluate(digest, w, t, client, kind)
+            cached = digest, own, self._evaluate(w, t, client, kind)
         with self._lock:
             self._scores.pop((client, name), None)
             self._scores[client, name] = cached  # the latest is last
@@ -193,10 +198,10 @@ class ClientSide:
                 del self._scores[next(iter(self._scores))]
         return cached[2]
 
-    def _evaluate(self, digest: bytes, w: Vector, t: int, client: ClientId, kind: str | None) -> Score:
+    def _evaluate(self, w: Weights, t: int, client: ClientId, kind: str | None) -> Score:
         rows = self.pool.indices(client, t).tests[kind]
-        outputs, losses = self._cache(digest).predictions(rows, self.engine, w, self.pool.test)
-        loss = float(losses.mean(dtype=np.float64))
+        outputs, by_sample = self._predictions_of(w, rows)
+        loss = float(by_sample.mean(dtype=np.float64))
         if not np.isfinite(loss):
             raise DivergedError(
                 f"a model evaluated at client {client} diverged by round {t + 1} (its loss is {loss}); "
@@ -204,6 +209,15 @@ class ClientSide:
             )
         primary, others = self.metrics.evaluate(outputs, self.pool.test.y[rows])
         return Score(primary, loss, others)
+
+    def _predictions_of(self, w: Weights, rows: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Outputs and losses of test samples. Mixtures of different weights share what their models predicted."""
+        test = self.pool.test
+        predicted = [self._cache(_digest_of(own)).predictions(rows, self.engine, own, test) for own in models_of(w)]
+        if not isinstance(w, Mixture):
+            return predicted[0]
+        outputs = mixed([own for own, _ in predicted], w.weights, self._loss.targets)
+        return outputs, losses(outputs, test.y[rows], self._loss)
 
     def _cache(self, digest: bytes) -> "PredictionCache":
         """Clients of one cluster share a model, and often test samples: nothing is computed twice."""
@@ -226,6 +240,12 @@ class ClientSide:
         pool = self.pool
         about = key, pool.raw, rows, pool.groups, pool.is_table
         return ClientContext(self.model, samples, learning, engine or self._trainer, *about)
+
+
+def _digest_of(w: Weights) -> bytes:
+    """Of the weights of a model, or of all models of a mixture and its own."""
+    parts = [w.models, w.weights] if isinstance(w, Mixture) else [w]
+    return hashlib.blake2b(b"".join(part.tobytes() for part in parts), digest_size=16).digest()
 
 
 class PredictionCache:
@@ -264,18 +284,24 @@ class PredictionCache:
 
 
 class Recorder:
-    """An engine that remembers the last weights it trained."""
+    """An engine that remembers the weights that it trained."""
 
     def __init__(self, engine: Engine) -> None:
         """Wrap an engine."""
         self._engine = engine
         self.batch_dependent = engine.batch_dependent
-        self.last: Vector | None = None
+        self._trained: list[Vector] = []
 
     def sgd(self, *args: Any) -> Vector:
         """Train, and remember."""
-        self.last = self._engine.sgd(*args)
-        return self.last
+        self._trained.append(self._engine.sgd(*args))
+        return self._trained[-1]
+
+    def trained(self, mixes: bool) -> Vector | None:
+        """The last weights (d,); of an algorithm that mixes models and trained several, those of all (k, d)."""
+        if mixes and len(self._trained) > 1:
+            return np.stack(self._trained)
+        return self._trained[-1] if self._trained else None
 
     def gradient(self, w: Vector, samples: Samples) -> Vector:
         """As the engine."""

@@ -159,10 +159,12 @@ def paired_scores(
     """
     from pacfl.federation.label_prior import corrected
     from pacfl.learning.losses import find_loss  # needs torch, which a server may lack
+    from pacfl.learning.mixture import evaluate
 
     if not len(samples.y):
         return NO_SCORES
-    metrics = Metrics(find_loss(context.learning.loss).targets)
+    loss = find_loss(context.learning.loss)
+    metrics = Metrics(loss.targets)
     sign = 1 if METRICS[metrics.primary].higher_is_better else -1
     candidates = [{name: down[name] for name in RIVAL if name in down}]
     candidates += [{name: down[rival] for name, rival in RIVAL.items() if rival in down}]
@@ -171,7 +173,7 @@ def paired_scores(
         for column, candidate in enumerate(candidates):
             apart = replace(context, engine=copy(context.engine))  # layers of the client's own stay as they are
             w = adapt(apart, corrected(algorithm, apart, candidate), memory)
-            outputs, _ = apart.engine.evaluate(w, samples)
+            outputs, _ = evaluate(apart.engine, w, samples, loss)
             scores[row, column] = sign * metrics.evaluate(outputs, samples.y)[0]
     return scores
 

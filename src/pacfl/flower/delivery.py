@@ -20,6 +20,7 @@ from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import Score
 from pacfl.learning.client_context import SampleSubset
 from pacfl.learning.losses import find_loss
+from pacfl.learning.mixture import evaluate, module
 
 log = logging.getLogger("pacfl")
 
@@ -62,9 +63,11 @@ def deliver(
     train = side.pool.train
     preprocessing = Preprocessing(train.x.shape[1:], "int64" if train.x.dtype.kind == "i" else "float32", "input")
     received, personal = (model(t, client, down, memory) for model in (side.received, side.personal))
-    outputs, _ = side.engine.evaluate(received, SampleSubset(train, side.pool.client_indices[client].train[:1]))
+    loss = find_loss(side.learning.loss)
+    one = SampleSubset(train, side.pool.client_indices[client].train[:1])
+    outputs, _ = evaluate(side.engine, received, one, loss)
     models = [
-        ModelOf(stem, side.model.module(w), preprocessing, None, name, personal=stem == "personal")
+        ModelOf(stem, module(side.model, w, loss.targets), preprocessing, None, name, personal=stem == "personal")
         for stem, w in (("cluster", received), ("personal", personal))
     ]
     manifest = Manifest(
@@ -72,7 +75,7 @@ def deliver(
         run=None,
         algorithm=type(side.algorithm).__name__,
         data=federation,
-        targets=find_loss(side.learning.loss).targets,
+        targets=loss.targets,
         outputs=tuple(map(str, range(outputs.shape[1]))),
         model=None,
         clients={name: own},
