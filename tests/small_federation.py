@@ -30,11 +30,18 @@ LEARNING = LocalTraining(epochs=1, batch_size=8, lr=0.1, momentum=0.5)
 LIVELY: Mapping[str, Mapping[str, Any]] = {
     "fedavg-ft": {"epochs": 3},
     "fedprox": {"mu": 0.5},
+    "ditto": {"lam": 0.5},
+    "pfedme": {"lam": 1.0, "eta": 0.5, "inner_steps": 3, "beta": 0.9},
+    "fedala": {"eta": 50.0},
+    "fedbabu": {"epochs": 2},
     "per-fedavg": {"alpha": 0.05},
     "lg-fedavg": {"shared_layers": 1},
     "cfl": {"eps1": 1e9, "eps2": 0.0, "first_split": 1},
     "pacfl": {"threshold": 12.0, "levels": "none"},
 }
+
+# Those whose shared models have a label prior that clients can correct
+CORRECTED = tuple(name for name in NAMES if build(name).no_label_prior() is None)
 
 
 def lively(name: str) -> Algorithm:

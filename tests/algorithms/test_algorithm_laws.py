@@ -262,6 +262,8 @@ D, TAIL, SIGNATURE = 610, 90, 64 * 3 + 32  # a signature: 3 directions of 64 pix
         ("ifca", 2 * D, D + 2, 0),  # and the choice in 8 bytes
         ("cfl", D, D, 0),
         ("pacfl", D, D, SIGNATURE),
+        *((name, D, D, 0) for name in ("apfl", "ditto", "fedala", "pfedme")),
+        *((name, D - TAIL, D - TAIL, 0) for name in ("fedbabu", "fedper", "fedrep")),
     ],
 )
 def test_messages_hold_what_the_method_needs_and_no_more(name: str, down: int, up: int, joining: int) -> None:

@@ -52,7 +52,7 @@ def one_round(
     memory = memory or {}
     uploads = []
     for c, task in enumerate(tasks):
-        known = memory.get(c, algorithm.init_client(MODEL))
+        known = memory[c] if c in memory else algorithm.init_client(MODEL)
         up, memory[c] = algorithm.train(task, algorithm.download(state, c), known)
         uploads.append(Upload(c, task.n_samples, up))
     return algorithm.aggregate(state, uploads), memory

@@ -21,7 +21,7 @@ from pacfl.folders import Folder
 from tests.flower.fake_grid import FakeGrid, client_loader
 from tests.flower.test_flower_hostile import HOSTILE, run_federated, with_arrays
 from tests.flower.test_flower_server import NODES, config, records
-from tests.small_federation import LIVELY, NAMES, SEED, model, pool, run_rounds, same
+from tests.small_federation import CORRECTED, LIVELY, SEED, model, pool, run_rounds, same
 
 pytestmark = pytest.mark.usefixtures("identity")
 
@@ -34,7 +34,7 @@ def corrected(name: str) -> Any:
     return build(name, **LIVELY.get(name, {}), label_prior=True)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "solo"])
+@pytest.mark.parametrize("name", CORRECTED)
 def test_honest_class_counts_are_accepted_and_results_are_those_of_the_local_backend(name: str, tmp_path: Path) -> None:
     done, backend = run_federated(corrected(name), tmp_path)
     assert backend.reply_failures == []

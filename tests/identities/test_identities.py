@@ -6,16 +6,23 @@ import numpy as np
 import pytest
 
 from pacfl.algorithms import (
+    APFL,
     CFL,
     IFCA,
     PACFL,
+    Ditto,
+    FedALA,
     FedAvg,
     FedAvgFT,
+    FedBABU,
     FedNova,
+    FedPer,
     FedProx,
+    FedRep,
     LGFedAvg,
     LocalOnly,
     PerFedAvg,
+    PFedMe,
     Scaffold,
 )
 from pacfl.federation.algorithm import Algorithm
@@ -56,6 +63,9 @@ def assert_same_run(one: list[Round], other: list[Round]) -> None:
         CFL(eps2=1e9, first_split=0),
         LGFedAvg(shared_layers=2),
         IFCA(clusters=1),
+        FedPer(head_layers=0),
+        FedBABU(head_layers=0, epochs=1),
+        FedALA(adaptive_layers=0),
     ],
     ids=repr,
 )
@@ -96,6 +106,40 @@ def test_fine_tuning_is_fedavg_but_for_the_personal_models() -> None:
     assert not same(tuned[-1].scores["personal"], plain[-1].scores["personal"])
 
 
+def assert_same_but_personal(one: list[Round], other: list[Round]) -> None:
+    """Same states and received models; other personal ones."""
+    assert same([r.state for r in one], [r.state for r in other])
+    assert same([r.scores["received"] for r in one], [r.scores["received"] for r in other])
+    assert not same(one[-1].scores["personal"], other[-1].scores["personal"])
+
+
+@pytest.mark.parametrize("algorithm", [Ditto(lam=0.5), FedRep(head_layers=0)], ids=repr)
+def test_the_shared_model_of_some_methods_is_that_of_fedavg(algorithm: Algorithm) -> None:
+    """Ditto's always; FedRep's without a head, which is then all that is personalised."""
+    assert_same_but_personal(run_rounds(algorithm, SAMPLED), fedavg(everybody=False))
+
+
+def test_without_a_pull_the_own_models_of_ditto_are_local_training() -> None:
+    """In every round each client is evaluated, before its first one too: everybody trains in the first round."""
+    one, alone = run_rounds(Ditto(lam=0.0), EVERYBODY), run_rounds(LocalOnly(), EVERYBODY)
+    assert same([r.scores["personal"] for r in one], [r.scores["received"] for r in alone])
+
+
+def test_without_mixing_apfl_is_fedavg_up_to_rounding() -> None:
+    """Single steps with a velocity of its own, against one training with momentum; nothing is personal with alpha 0."""
+    one, other = run_rounds(APFL(alpha=0.0, adaptive=False), EVERYBODY), fedavg(everybody=True)
+    np.testing.assert_allclose(one[-1].state.models, other[-1].state.models, rtol=0, atol=1e-5)
+    assert same(one[-1].scores["personal"], one[-1].scores["received"])
+
+
+def test_with_one_step_to_its_own_model_pfedme_is_fedavg_up_to_rounding() -> None:
+    """One step leads from w to w - lr g, for its prox is 0 there; with eta lam = 1 that is where w goes."""
+    plain = LocalTraining(epochs=2, batch_size=8, lr=0.1, momentum=0.0)
+    methods = PFedMe(lam=1.0, eta=1.0, inner_steps=1, beta=1.0), FedAvg()
+    one, other = (run_rounds(method, EVERYBODY, learning=plain)[-1].state.models for method in methods)
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+
+
 def test_with_equal_steps_fednova_is_fedavg_up_to_rounding() -> None:
     """With equal sizes all take as many steps a: a · mean((w0 - w) / a) = w0 - mean(w)."""
     equal = pool(sizes=(32, 32, 32))
@@ -114,8 +158,10 @@ def test_without_an_inner_step_per_fedavg_trains_on_half_batches() -> None:
 
 # The converse: with usual settings every method differs
 
+SAME_MODELS = ("fedavg", "fedavg-ft", "ditto", "apfl", "solo", "lg-fedavg")  # at the server, or none, or a part
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("fedavg", "fedavg-ft", "solo", "lg-fedavg")])
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in SAME_MODELS])
 def test_every_method_makes_a_difference(name: str) -> None:
     models = run_rounds(lively(name), EVERYBODY)[-2].state.models
     assert not any(same(row, fedavg(everybody=True)[-2].state.models[0]) for row in models)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pacfl.algorithms import NAMES
+from pacfl.reproduce.curves import ORDER
 from pacfl.reproduce.items import item
 from pacfl.reproduce.kinds import kind_of, stored
 from pacfl.reproduce.making import Request
@@ -179,7 +179,7 @@ def test_no_two_curves_of_a_picture_look_the_same(tmp_path: Path) -> None:
     """Ten algorithms and two variants, in whatever order they were run: as many pairs of colour and dashes."""
     pytest.importorskip("matplotlib")
     curve = {"rounds": [10, 20], "received": [0.7, 0.76], "last_trained": [0.8, 0.9]}
-    methods = [name for name in NAMES if name != "fedavg-ft"]
+    methods = [name for name in ORDER if name != "fedavg-ft"]
     methods = [*reversed(methods), "pacfl(clusters=2)", "pacfl(clusters=1)"]
     runs = [run_of(method, 0, curve) for method in methods]
     curves = item("curves")

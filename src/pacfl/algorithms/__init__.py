@@ -5,15 +5,22 @@ from importlib import import_module
 from typing import Any, Final
 
 from pacfl import plugins
+from pacfl.algorithms.apfl import APFL
 from pacfl.algorithms.cfl import CFL
+from pacfl.algorithms.ditto import Ditto
+from pacfl.algorithms.fedala import FedALA
 from pacfl.algorithms.fedavg import FedAvg
 from pacfl.algorithms.fedavg_ft import FedAvgFT
+from pacfl.algorithms.fedbabu import FedBABU
 from pacfl.algorithms.fednova import FedNova
+from pacfl.algorithms.fedper import FedPer
 from pacfl.algorithms.fedprox import FedProx
+from pacfl.algorithms.fedrep import FedRep
 from pacfl.algorithms.ifca import IFCA
 from pacfl.algorithms.lg_fedavg import LGFedAvg
 from pacfl.algorithms.pacfl import PACFL
 from pacfl.algorithms.per_fedavg import PerFedAvg
+from pacfl.algorithms.pfedme import PFedMe
 from pacfl.algorithms.scaffold import Scaffold
 from pacfl.algorithms.solo import LocalOnly
 from pacfl.errors import ConfigError
@@ -55,16 +62,23 @@ def _is_algorithm(kind: Any) -> bool:
 
 
 __all__ = [
+    "APFL",
     "CFL",
     "IFCA",
     "NAMES",
     "PACFL",
+    "Ditto",
+    "FedALA",
     "FedAvg",
     "FedAvgFT",
+    "FedBABU",
     "FedNova",
+    "FedPer",
     "FedProx",
+    "FedRep",
     "LGFedAvg",
     "LocalOnly",
+    "PFedMe",
     "PerFedAvg",
     "Scaffold",
     "build",

@@ -1,5 +1,6 @@
 """What one client trains on and with, and the interface of engines."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from pacfl.errors import DivergedError
 from pacfl.learning.model import Model, Vector
-from pacfl.learning.randomness import batch_order, count_steps, stream
+from pacfl.learning.randomness import batch_order, batches, count_steps, stream
 from pacfl.learning.settings import LocalTraining as LocalTraining
 from pacfl.subspace.columns import with_constant
 
@@ -140,6 +141,13 @@ class ClientContext:
         )
         rows = positions if self.rows is None else self.rows[positions]
         return replace(self, train=SampleSubset(whole.pool, whole.indices[positions]), rows=rows)
+
+    def batches(self, epochs: int | None = None, purpose: str = "batches") -> "Iterator[ClientContext]":
+        """The client with the samples of one batch alone, for every step of a local training."""
+        epochs = self.learning.epochs if epochs is None else epochs
+        for epoch in batch_order(self.n_samples, epochs, stream(self.key[0], purpose, *self.key[1:])):
+            for batch in batches(self.n_samples, self.learning.batch_size, self.model.least_batch):
+                yield self.subset(epoch[batch])
 
     def sgd(
         self,

@@ -68,6 +68,15 @@ class Model:
             raise ModelError(f"the model has {len(self.layers)} layers with weights, got {n_layers}")
         return slice(list(self.layers.values())[-n_layers].start, len(self.initial))
 
+    def body_size(self, head_layers: int) -> int:
+        """How many weights are before the last `head_layers` layers; one layer at least must be."""
+        if head_layers >= len(self.layers):
+            raise ModelError(
+                f"the model has {len(self.layers)} layers with weights, so its head can have {len(self.layers) - 1} of "
+                f"them at most, got {head_layers}; then nothing would be shared"
+            )
+        return self.tail(head_layers).start if head_layers else len(self.initial)
+
 
 def as_model(architecture: Callable[[], "nn.Module"], seed: int, batch_norm: BatchNorm = "averaged") -> Model:
     """A model from any function that builds an nn.Module; the seed decides the initial weights.

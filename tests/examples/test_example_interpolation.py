@@ -1,4 +1,4 @@
-"""Ditto, an algorithm in a file of its own, run from TOML without touching the package."""
+"""An algorithm in a file of its own, run from TOML without touching the package."""
 
 import importlib
 import json
@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 from pacfl import plugins
@@ -22,19 +21,19 @@ from pacfl.federation.schedule import Schedule, round_plans
 from tests.conftest import Run
 from tests.small_federation import LEARNING, SEED, local, model, pool, same
 
-FOLDER = Path(__file__).parents[2] / "examples" / "ditto"
+FOLDER = Path(__file__).parents[2] / "examples" / "interpolation"
 
 
 @pytest.fixture
-def ditto(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def interpolation(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The user's file."""
     monkeypatch.setattr(sys, "path", [*sys.path, str(FOLDER)])
-    yield importlib.import_module("ditto")
+    yield importlib.import_module("interpolation")
     forget()
 
 
 def forget() -> None:
-    sys.modules.pop("ditto", None)
+    sys.modules.pop("interpolation", None)
     plugins.source_digest.cache_clear()
 
 
@@ -46,51 +45,49 @@ def federated(algorithm: Algorithm) -> tuple[Round, dict[int, Message]]:
         return last, clients.memory
 
 
-@pytest.mark.usefixtures("ditto")
+@pytest.mark.usefixtures("interpolation")
 def test_the_experiment_runs_as_it_is(run: Run, tmp_path: Path) -> None:
     few = ("--set", "seeds=0", "--set", "schedule.rounds=2", "--workers", "1")
-    code, out, err = run("run", FOLDER / "ditto.toml", "--runs", tmp_path, *few, "--json")
+    code, out, err = run("run", FOLDER / "interpolation.toml", "--runs", tmp_path, *few, "--json")
     assert code == 0, err
     results = [json.loads(line) for line in out.splitlines()]
-    names = ["solo", "fedavg", "ditto:Ditto(lam=0.1)", "ditto:Ditto(lam=1.0)"]
+    names = ["solo", "fedavg", "interpolation:Interpolation(share=0.25)", "interpolation:Interpolation(share=0.5)"]
     assert [result["algorithm"] for result in results] == names
     fedavg, near, far = results[1:]
     assert near["accuracy"]["received"] == fedavg["accuracy"]["received"]
     assert near["loss"]["personal"] != far["loss"]["personal"]
 
 
-def test_the_hash_changes_with_the_file(ditto: ModuleType, tmp_path: Path) -> None:
+def test_the_hash_changes_with_the_file(interpolation: ModuleType, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(FOLDER, copy)
-    *_, original = read(FOLDER / "ditto.toml")
+    *_, original = read(FOLDER / "interpolation.toml")
     hashes = [original.hash]
     sys.path.remove(str(FOLDER))
     for more in ("", "\n# another line\n"):
-        with (copy / "ditto.py").open("a") as file:
+        with (copy / "interpolation.py").open("a") as file:
             file.write(more)
         forget()
-        *_, last = read(copy / "ditto.toml")
+        *_, last = read(copy / "interpolation.toml")
         hashes.append(last.hash)
     assert hashes[0] == hashes[1] != hashes[2]
-    assert ditto.__file__ != sys.modules["ditto"].__file__
+    assert interpolation.__file__ != sys.modules["interpolation"].__file__
 
 
-def test_without_a_pull_a_clients_own_model_is_trained_locally(ditto: ModuleType) -> None:
-    """To the bit; the global model is FedAvg's whatever the pull."""
-    (last, own), (_, alone) = federated(ditto.Ditto(lam=0.0)), federated(LocalOnly())
+def test_with_nothing_of_the_shared_model_it_is_local_training(interpolation: ModuleType) -> None:
+    """To the bit; the global model is FedAvg's whatever the share."""
+    (last, own), (_, alone) = federated(interpolation.Interpolation(share=0.0)), federated(LocalOnly())
     assert all(same(own[c]["v"], alone[c]["w"]) for c in range(6))
     assert same(last.state.models, federated(FedAvg())[0].state.models)
 
 
-def test_a_pull_draws_a_clients_own_model_to_the_global_one(ditto: ModuleType) -> None:
-    def distance(lam: float) -> float:
-        last, own = federated(ditto.Ditto(lam=lam))
-        assert last.scores["personal"][0] != last.scores["received"][0]
-        return float(np.mean([np.linalg.norm(own[c]["v"] - last.state.models[0]) for c in range(6)]))
-
-    assert distance(2.0) < distance(0.5) < distance(0.0)
+def test_with_the_shared_model_alone_nothing_is_personal(interpolation: ModuleType) -> None:
+    last, _ = federated(interpolation.Interpolation(share=1.0))
+    assert same(last.scores["personal"], last.scores["received"])
+    between, _ = federated(interpolation.Interpolation(share=0.5))
+    assert between.scores["personal"] != last.scores["personal"]
 
 
-def test_a_rule_of_aggregation_applies_to_it(ditto: ModuleType) -> None:
-    robust, plain = (kind(aggregation=Aggregation("median")) for kind in (ditto.Ditto, FedAvg))
+def test_a_rule_of_aggregation_applies_to_it(interpolation: ModuleType) -> None:
+    robust, plain = (kind(aggregation=Aggregation("median")) for kind in (interpolation.Interpolation, FedAvg))
     assert same(federated(robust)[0].state.models, federated(plain)[0].state.models)
