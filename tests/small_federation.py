@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
-from pacfl.algorithms import NAMES as NAMES
-from pacfl.algorithms import build
+from pacfl import algorithms
+from pacfl.algorithms import FedBN, build
 from pacfl.data import digits, normalised
 from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.client_side import ClientIndices, ClientSide, Pool, Setup
@@ -40,6 +41,9 @@ LIVELY: Mapping[str, Mapping[str, Any]] = {
     "pacfl": {"threshold": 12.0, "levels": "none"},
 }
 
+# Those that train any net. FedBN needs normalisation: `model("fedbn")` has it
+NAMES = tuple(name for name in algorithms.NAMES if name != "fedbn")
+
 # Those whose shared models have a label prior that clients can correct
 CORRECTED = tuple(name for name in NAMES if build(name).no_label_prior() is None)
 
@@ -50,9 +54,19 @@ def lively(name: str) -> Algorithm:
 
 
 @cache
-def model() -> Model:
-    """A net of 610 weights in two layers."""
-    return as_model(lambda: mlp((1, 8, 8), 10, hidden=8), SEED)
+def model(name: str = "") -> Model:
+    """A net of 610 weights in two layers; for FedBN with batch normalisation between them."""
+
+    def net() -> nn.Module:
+        flatten, first, *rest = mlp((1, 8, 8), 10, hidden=8).children()
+        return nn.Sequential(flatten, first, *([nn.BatchNorm1d(8)] if name == "fedbn" else []), *rest)
+
+    return as_model(net, SEED)
+
+
+def model_of(algorithm: Algorithm) -> Model:
+    """A net that an algorithm trains."""
+    return model("fedbn" if isinstance(algorithm, FedBN) else "")
 
 
 @cache
@@ -78,7 +92,7 @@ def pool(domains: tuple[str, ...] = ("upright", "negative"), sizes: tuple[int, .
 
 def side(algorithm: Algorithm, clients: Pool | None = None, learning: LocalTraining = LEARNING) -> ClientSide:
     """The client half of an algorithm."""
-    return ClientSide(Setup(algorithm, model(), clients or pool(), learning, SEED))
+    return ClientSide(Setup(algorithm, model_of(algorithm), clients or pool(), learning, SEED))
 
 
 def local(
@@ -102,9 +116,10 @@ def run_rounds(
 ) -> list[Round]:
     """All rounds of a run."""
     clients = clients or pool()
-    with local(algorithm, model(), clients, learning, SEED, workers) as connected:
+    own = model_of(algorithm)
+    with local(algorithm, own, clients, learning, SEED, workers) as connected:
         plans = round_plans(schedule, len(clients.client_indices), SEED)
-        return list(rounds(algorithm, connected, algorithm.init_server(model()), plans))
+        return list(rounds(algorithm, connected, algorithm.init_server(own), plans))
 
 
 def same(a: Any, b: Any) -> bool:

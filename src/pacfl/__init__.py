@@ -22,8 +22,8 @@ _PARTS: Final = {
     "pacfl.federation.algorithm": ("Algorithm",),
     "pacfl.federation.schedule": ("Schedule",),
     "pacfl.algorithms": (
-        "APFL", "CFL", "Ditto", "FedALA", "FedAvg", "FedAvgFT", "FedBABU", "FedNova", "FedPer", "FedProx", "FedRep",
-        "IFCA", "LGFedAvg", "LocalOnly", "PACFL", "PFedMe", "PerFedAvg", "Scaffold",
+        "APFL", "CFL", "Ditto", "FedALA", "FedAvg", "FedAvgFT", "FedBABU", "FedBN", "FedNova", "FedPer", "FedProx",
+        "FedRep", "IFCA", "LGFedAvg", "LocalOnly", "PACFL", "PFedMe", "PerFedAvg", "Scaffold",
     ),
     "pacfl.experiment.records": ("RoundRecord", "Spread"),
     "pacfl.experiment.callbacks": ("EarlyStopping", "STOP"),

@@ -7,6 +7,7 @@ from pacfl.algorithms import FedALA as FedALA
 from pacfl.algorithms import FedAvg as FedAvg
 from pacfl.algorithms import FedAvgFT as FedAvgFT
 from pacfl.algorithms import FedBABU as FedBABU
+from pacfl.algorithms import FedBN as FedBN
 from pacfl.algorithms import FedNova as FedNova
 from pacfl.algorithms import FedPer as FedPer
 from pacfl.algorithms import FedProx as FedProx

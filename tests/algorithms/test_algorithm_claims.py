@@ -11,7 +11,7 @@ from pacfl.federation.message import ClientId, Message
 from pacfl.federation.rounds import rounds
 from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.learning.model import Vector
-from tests.small_federation import LEARNING, SEED, lively, local, model, pool, same, side
+from tests.small_federation import LEARNING, SEED, lively, local, model, model_of, pool, same, side
 
 CLIENTS = range(6)
 CUT = model().body_size(1)  # the last layer is the head
@@ -30,17 +30,17 @@ class Seen:
 
 @cache
 def seen(name: str) -> Seen:
-    algorithm, clients = lively(name), side(lively(name))
-    with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
+    algorithm, clients, own = lively(name), side(lively(name)), model_of(lively(name))
+    with local(algorithm, own, pool(), LEARNING, SEED) as backend:
         plan = round_plans(Schedule(rounds=3, participation=1.0), 6, SEED)
-        *_, last = rounds(algorithm, backend, algorithm.init_server(model()), plan)
+        *_, last = rounds(algorithm, backend, algorithm.init_server(own), plan)
         memory = dict(backend.memory)
     down = {c: algorithm.download(last.state, c) for c in CLIENTS}
-    own = {c: memory.get(c, {}) for c in CLIENTS}
-    received = {c: clients.received(3, c, down[c], own[c]) for c in CLIENTS}
-    personal = {c: clients.personal(3, c, down[c], own[c]) for c in CLIENTS}
+    known = {c: memory.get(c, {}) for c in CLIENTS}
+    received = {c: clients.received(3, c, down[c], known[c]) for c in CLIENTS}
+    personal = {c: clients.personal(3, c, down[c], known[c]) for c in CLIENTS}
     tuned = {c: clients._context(3, c).sgd(received[c], purpose="personal")[0] for c in CLIENTS}
-    return Seen(last.state.models[0], received, personal, tuned, own)
+    return Seen(last.state.models[0], received, personal, tuned, known)
 
 
 def differ(vectors: list[Vector]) -> bool:
@@ -76,6 +76,14 @@ def mixed(s: Seen) -> bool:
     return far(s.personal, parts) < 1e-6 and len(set(alpha.values())) == 6 and far(parts, s.received) > 1e-3
 
 
+def own_normalisation(s: Seen) -> bool:
+    """Whether received models differ in their normalisation, and in nothing else."""
+    own = model("fedbn").normalisation
+    if any(w.shape != own.shape for w in s.received.values()):
+        return False
+    return differ([w[own] for w in s.received.values()]) and all(same(w[~own], s.shared) for w in s.received.values())
+
+
 CLAIMS: dict[str, Callable[[Seen], bool]] = {
     "ditto": lambda s: all(same(s.personal[c], s.memory[c].get("v")) for c in CLIENTS),
     "apfl": mixed,
@@ -91,6 +99,7 @@ CLAIMS: dict[str, Callable[[Seen], bool]] = {
     ),
     "pfedme": lambda s: 0 < far(s.personal, s.received) < 0.95 * far(s.tuned, s.received),
     "fedala": between,
+    "fedbn": own_normalisation,
 }
 
 

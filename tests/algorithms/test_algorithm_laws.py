@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pacfl.algorithms import NAMES
 from pacfl.federation.algorithm import Algorithm, Upload
 from pacfl.federation.message import Message
 from pacfl.federation.rounds import Round, rounds
 from pacfl.federation.schedule import RoundPlan, Schedule, round_plans
 from pacfl.learning.client_context import LocalTraining
-from tests.small_federation import LEARNING, NAMES, SEED, arrays_in, lively, local, model, pool, run_rounds, same, side
+from tests.small_federation import LEARNING, SEED, arrays_in, lively, local, model, pool, run_rounds, same, side
 
 CLIENTS = range(6)
 every = pytest.mark.parametrize("name", NAMES)
@@ -25,8 +26,8 @@ def after_a_round(name: str) -> tuple[Any, list[Upload]]:
     """The state after one round, and what everybody uploads in the next."""
     algorithm = lively(name)
     clients = side(algorithm)
-    state = algorithm.admit(algorithm.init_server(model()), {c: clients.profile(0, c) for c in CLIENTS})
-    memory: dict[int, Message] = {c: algorithm.init_client(model()) for c in CLIENTS}
+    state = algorithm.admit(algorithm.init_server(model(name)), {c: clients.profile(0, c) for c in CLIENTS})
+    memory: dict[int, Message] = {c: algorithm.init_client(model(name)) for c in CLIENTS}
     uploads: list[Upload] = []
     for t in range(2):
         state = algorithm.aggregate(state, uploads)
@@ -55,7 +56,7 @@ def assert_well(run: Sequence[Round]) -> None:
 @every
 def test_no_uploads_change_nothing(name: str) -> None:
     algorithm = lively(name)
-    for state in (algorithm.init_server(model()), after_a_round(name)[0]):
+    for state in (algorithm.init_server(model(name)), after_a_round(name)[0]):
         assert algorithm.aggregate(state, []) is state
 
 
@@ -124,7 +125,7 @@ def fingerprint(value: Any) -> Any:
 
 @every
 def test_no_method_changes_its_arguments(name: str) -> None:
-    own = dataclasses.replace(model(), initial=model().initial.copy())
+    own = dataclasses.replace(model(name), initial=model(name).initial.copy())
     watched: Any = Watched(lively(name))
     plan = [
         RoundPlan(joining=(0, 1, 2, 3, 4), sampled=(0, 1, 2, 3), lost=frozenset({2}), evaluated=(0, 4), personal=True),
@@ -192,8 +193,8 @@ def chaos(seed: int, n_rounds: int = 7) -> list[RoundPlan]:
 @every
 def test_any_coming_and_going_is_survived(name: str, seed: int) -> None:
     algorithm = lively(name)
-    with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
-        assert_well(list(rounds(algorithm, backend, algorithm.init_server(model()), chaos(seed))))
+    with local(algorithm, model(name), pool(), LEARNING, SEED) as backend:
+        assert_well(list(rounds(algorithm, backend, algorithm.init_server(model(name)), chaos(seed))))
 
 
 @every
@@ -217,8 +218,8 @@ def test_a_federation_of_one_is_a_federation(name: str) -> None:
         RoundPlan(sampled=(4,), evaluated=(4,)),
     ]
     algorithm = lively(name)
-    with local(algorithm, model(), pool(), LEARNING, SEED) as backend:
-        assert_well(list(rounds(algorithm, backend, algorithm.init_server(model()), plan)))
+    with local(algorithm, model(name), pool(), LEARNING, SEED) as backend:
+        assert_well(list(rounds(algorithm, backend, algorithm.init_server(model(name)), plan)))
 
 
 @every
@@ -262,7 +263,7 @@ D, TAIL, SIGNATURE = 610, 90, 64 * 3 + 32  # a signature: 3 directions of 64 pix
         ("ifca", 2 * D, D + 2, 0),  # and the choice in 8 bytes
         ("cfl", D, D, 0),
         ("pacfl", D, D, SIGNATURE),
-        *((name, D, D, 0) for name in ("apfl", "ditto", "fedala", "pfedme")),
+        *((name, D, D, 0) for name in ("apfl", "ditto", "fedala", "fedbn", "pfedme")),
         *((name, D - TAIL, D - TAIL, 0) for name in ("fedbabu", "fedper", "fedrep")),
     ],
 )

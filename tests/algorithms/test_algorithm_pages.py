@@ -3,11 +3,13 @@
 import re
 from dataclasses import fields
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 from pacfl.algorithms import NAMES, build, find
 from pacfl.federation.client_side import ClientIndices, ClientSide, Pool, Setup
@@ -34,8 +36,17 @@ def test_the_index_has_every_card() -> None:
 
 
 @cache
-def lenet() -> Model:
-    return as_model(lambda: lenet5((3, 32, 32), 10), 0)
+def lenet(name: str = "") -> Model:
+    """LeNet-5; for FedBN with batch normalisation behind its convolutions, which is not sent."""
+
+    def net() -> nn.Module:
+        layers = [*lenet5((3, 32, 32), 10).children()]
+        if name != "fedbn":
+            return nn.Sequential(*layers)
+        normed = ([c, nn.BatchNorm2d(c.out_channels)] if isinstance(c, nn.Conv2d) else [c] for c in layers)
+        return nn.Sequential(*chain(*normed))
+
+    return as_model(net, 0)
 
 
 def bytes_sent(name: str) -> list[int]:
@@ -44,10 +55,10 @@ def bytes_sent(name: str) -> list[int]:
     images = stream(0, "images").integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
     train = Samples(np.moveaxis(images, -1, 1).astype(np.float32) / 255, np.arange(40) % 10)
     pool = Pool(train, train, images, (ClientIndices(np.arange(40), np.arange(40)),))
-    client = ClientSide(Setup(algorithm, lenet(), pool, LocalTraining(epochs=0), seed=0))
+    client = ClientSide(Setup(algorithm, lenet(name), pool, LocalTraining(epochs=0), seed=0))
     profile = client.profile(0, 0)
-    down = algorithm.download(algorithm.admit(algorithm.init_server(lenet()), {0: profile}), 0)
-    up, _, _ = client.train(0, 0, down, algorithm.init_client(lenet()))
+    down = algorithm.download(algorithm.admit(algorithm.init_server(lenet(name)), {0: profile}), 0)
+    up, _, _ = client.train(0, 0, down, algorithm.init_client(lenet(name)))
     return [nbytes(message) for message in (down, up, profile)]
 
 

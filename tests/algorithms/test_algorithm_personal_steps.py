@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from pacfl.algorithms import APFL, Ditto, FedALA, FedBABU, FedPer, FedRep, PFedMe
+from pacfl.algorithms import APFL, Ditto, FedALA, FedBABU, FedBN, FedPer, FedRep, PFedMe
 from pacfl.errors import ConfigError, ModelError
 from pacfl.federation.algorithm import Algorithm, State
 from pacfl.federation.message import Message
@@ -213,6 +213,29 @@ def test_fedbabu_by_hand() -> None:
     personal, p = method.personalise(layered(), down, {}), s(2 * 0.5 * b * 2)
     assert personal[0] == pytest.approx(b - 0.1 * 2 * (p - 1), abs=1e-6)
     assert_mirrored(personal[1:], 0.5 - 0.1 * 2 * b * (p - 1))
+
+
+def test_fedbn_by_hand() -> None:
+    """x = 3 of class 0 and x = 1 of class 1: mean 2, variance 1, so they are +1 and -1 after normalisation.
+
+    The linear layer is 0: its first gradient is (-1/2 · 1 + 1/2 · -1) / 2 = -1/2, and none reaches the normalisation.
+    Its statistics go a tenth of the way from 0 and 1 to the mean 2 and the unbiased variance 2.
+    """
+
+    def normed() -> nn.Module:
+        net = nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 2, bias=False))
+        nn.init.zeros_(net[1].weight)  # type: ignore[arg-type]  # a layer
+        return net
+
+    model = as_model(normed, 0)
+    train = Samples(np.array([[3.0], [1.0]], dtype=np.float32), np.array([0, 1]))
+    task = ClientContext(model, train, ONE_STEP, Eager(model), (0, 0, 0), train.x)
+    method = FedBN()
+    assert method.init_server(model).models.tolist() == [[0, 0]]
+    up, memory = method.train(task, {"w": mirrored(0)}, method.init_client(model))
+    assert up["w"].tolist() == pytest.approx([0.05, -0.05], abs=1e-6)
+    assert memory["norm"].tolist() == pytest.approx([1, 0, 0.2, 1.1])
+    assert method.receive(task, {"w": mirrored(7)}, memory).tolist() == [*memory["norm"].tolist(), 7, -7]
 
 
 @pytest.mark.parametrize("method", [FedPer(head_layers=2), FedRep(head_layers=2), FedBABU(head_layers=5)], ids=repr)

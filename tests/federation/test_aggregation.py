@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pacfl.algorithms import NAMES, FedAvg, FedNova, Scaffold, build
+from pacfl.algorithms import FedAvg, FedNova, Scaffold, build
 from pacfl.errors import ConfigError
 from pacfl.federation.aggregation import RULES, Aggregation, Rule, norm_clipped, trimmed_mean
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, mean, shares
 from pacfl.federation.message import Message
 from pacfl.federation.schedule import Schedule
-from tests.small_federation import LIVELY, lively, model, pool, run_rounds, side
+from tests.small_federation import LIVELY, NAMES, lively, model, pool, run_rounds, side
 
 D = 4
 MODELS = np.zeros((2, D), dtype=np.float32)

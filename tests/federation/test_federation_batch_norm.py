@@ -69,7 +69,7 @@ def trained(t: int, w: Vector, client: ClientId, batch_norm: BatchNorm = "averag
 
 
 @pytest.mark.parametrize("batch_norm", ["averaged", "local"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "fedbn"])
 def test_every_algorithm_trains_such_a_model(name: str, batch_norm: BatchNorm) -> None:
     """Variances stay positive, and losses fall."""
     history, clients = run(lively(name), batch_norm, n_rounds=3)
@@ -151,6 +151,34 @@ def test_local_layers_are_fedbn() -> None:
     assert np.abs(weights[0] - weights[2])[own.local].max() > 0.1
 
 
+def test_fedbn_is_fedavg_with_local_layers_to_the_bit() -> None:
+    """Only what is sent differs: without these layers, or with their initial values in their place."""
+    one, other = run(build("fedbn"), n_rounds=3), run(build("fedavg"), "local", n_rounds=3)
+    own = model().normalisation
+    assert 0 < own.sum() < len(own)
+    for a, b in zip(one[0], other[0], strict=True):
+        assert same(a.state.models, b.state.models[:, ~own])
+        assert a.scores == b.scores
+        assert a.bytes_down * len(own) == b.bytes_down * (~own).sum()
+    for c in range(3):
+        assert same(one[1].memory[c]["norm"], other[1].memory[c][OWN])
+    twice = run(build("fedbn"), "local", n_rounds=3)
+    assert [r.scores for r in twice[0]] == [r.scores for r in one[0]]
+
+
+def test_the_label_prior_of_fedbn_is_that_of_fedavg_with_local_layers() -> None:
+    """The output bias is among the weights that are sent, behind others that are not."""
+    one, other = run(build("fedbn", label_prior=True)), run(build("fedavg", label_prior=True), "local")
+    assert [r.scores for r in one[0]] == [r.scores for r in other[0]]
+    assert one[0][-1].scores["received"] != run(build("fedbn"))[0][-1].scores["received"]
+
+
+def test_fedbn_refuses_models_without_normalisation() -> None:
+    plain = as_model(lambda: nn.Linear(6, 2), 0)
+    with pytest.raises(ConfigError, match=r"no layer with running statistics: use fedavg, or a net with nn.BatchNorm"):
+        build("fedbn").init_server(plain)
+
+
 def test_a_client_is_evaluated_with_its_own_layers() -> None:
     own = model("local")
     history, clients = run(build("fedavg"), "local")
@@ -207,6 +235,8 @@ def test_noise_is_not_added_to_variances() -> None:
     noisy = build("fedavg", aggregation=Aggregation(clip_norm=1.0, noise_multiplier=1.0, noise="seeded"))
     with pytest.raises(ConfigError, match=r"may then be negative; leave .* batch-norm = \"local\""):
         side(noisy)
+    kept = build("fedbn", aggregation=noisy.aggregation)
+    assert np.isfinite(run(kept)[0][-1].state.models).all()
     history, clients = run(noisy, "local")
     variances = (model("local").initial == 1)[model("local").local] & model("local").statistics[model("local").local]
     assert all((memory[OWN][variances] > 0).all() for memory in clients.memory.values())

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from pacfl.algorithms import NAMES, PACFL, FedAvg, build
+from pacfl.algorithms import PACFL, FedAvg, build
 from pacfl.errors import ConfigError, DivergedError, InvalidReplyError
 from pacfl.exporting.card import privacy_spent
 from pacfl.federation.aggregation import Aggregation, Randomness, Rule
@@ -33,7 +33,7 @@ from pacfl.federation.secure_sums import (
 from pacfl.learning.client_context import ClientContext
 from pacfl.privacy.accounting import epsilon_of_sums, epsilon_of_uploads
 from pacfl.privacy.limits import threshold
-from tests.small_federation import LIVELY, lively, model, pool, run_rounds, side
+from tests.small_federation import LIVELY, NAMES, lively, model, pool, run_rounds, side
 
 SUMMED = tuple(name for name in NAMES if build(name).no_secure() is None)
 SECURE = Aggregation(secure=True)

@@ -12,6 +12,7 @@ from pacfl.algorithms.fedala import FedALA
 from pacfl.algorithms.fedavg import FedAvg
 from pacfl.algorithms.fedavg_ft import FedAvgFT
 from pacfl.algorithms.fedbabu import FedBABU
+from pacfl.algorithms.fedbn import FedBN
 from pacfl.algorithms.fednova import FedNova
 from pacfl.algorithms.fedper import FedPer
 from pacfl.algorithms.fedprox import FedProx
@@ -72,6 +73,7 @@ __all__ = [
     "FedAvg",
     "FedAvgFT",
     "FedBABU",
+    "FedBN",
     "FedNova",
     "FedPer",
     "FedProx",

@@ -74,6 +74,7 @@ class Algorithm:
     # Whether a client's model is a mixture. If `train` trains several models, it trains all in their order, and the
     # client's memory has their `weights` afterwards.
     mixes: ClassVar[bool] = False
+    local_normalisation: ClassVar[bool] = False  # whether layers with running statistics stay at the clients
     public_uploads: ClassVar[tuple[str, ...]] = ()  # uploaded arrays that reveal at most the number of samples
     # What `aggregate` needs of each uploaded array, with secure aggregation; declared by whoever averages otherwise
     sums: ClassVar[Mapping[str, Literal["mean", "sum"]]] = MappingProxyType({"w": "mean"})

@@ -93,7 +93,8 @@ class ClientSide:
         self.learning, self.seed, self.metrics = setup.learning, setup.seed, setup.scored_by
         self._loss = find_loss(setup.learning.loss)
         setup.algorithm.check_training(setup.learning)
-        if setup.algorithm.aggregation.noise_multiplier and (setup.model.statistics & ~setup.model.local).any():
+        shared = setup.model.statistics & ~setup.model.local & (not setup.algorithm.local_normalisation)
+        if setup.algorithm.aggregation.noise_multiplier and shared.any():
             raise ConfigError(
                 "noise-multiplier adds noise to running variances, which may then be negative; leave normalisation at "
                 'the clients ([model] batch-norm = "local"), or use nn.GroupNorm'

@@ -32,7 +32,7 @@ class Eager:
         self._w = torch.empty(len(model.initial), device=self._device)
         self._g = torch.zeros_like(self._w)
         self._least_batch = model.least_batch
-        self._statistics = torch.from_numpy(model.statistics).to(self._device) if model.statistics.any() else None
+        self._statistics = self._tensor(model.statistics) if model.statistics.any() else None
         self._fixed = torch.zeros_like(self._w, dtype=torch.bool)  # what no step changes
         start = 0
         for layer, name, tensor in slots(self._module):

@@ -35,7 +35,8 @@ class Model:
     initial: Vector
     layers: Mapping[str, slice]  # in order; normalisation belongs to the layer before it
     statistics: NDArray[np.bool_]  # (d,) running statistics, which no gradient changes
-    local: NDArray[np.bool_]  # (d,) what stays at every client: normalisation with statistics, if it is local
+    normalisation: NDArray[np.bool_]  # (d,) all of the layers with running statistics: their weights too
+    local: NDArray[np.bool_]  # (d,) what stays at every client, whatever the algorithm: these layers, or nothing
     least_batch: int = 1  # samples in a batch of training: a single one has no batch statistics
     output_bias: slice | None = None  # of the last nn.Linear, if it has one of its own: a shift of all its outputs
 
@@ -98,10 +99,12 @@ def as_model(architecture: Callable[[], "nn.Module"], seed: int, batch_norm: Bat
             "batch-norm = local is for models with normalisation layers that have running statistics; this one has "
             "none: leave it out"
         )
-    local = _marked(module, lambda layer, _: batch_norm == "local" and has_statistics(layer))
+    normalisation = _marked(module, lambda layer, _: has_statistics(layer))
+    local = normalisation if batch_norm == "local" else np.zeros_like(normalisation)
     batches = any(isinstance(layer, _BatchNorm) and has_statistics(layer) for layer in module.modules())
     bias = _output_bias(module)
-    return Model(architecture, seed, _vector(module), layers, statistics, local, 2 if batches else 1, bias)
+    places = statistics, normalisation, local
+    return Model(architecture, seed, _vector(module), layers, *places, 2 if batches else 1, bias)
 
 
 def slots(module: "nn.Module") -> "Iterator[tuple[nn.Module, str, Tensor]]":
