@@ -29,6 +29,7 @@ LAYERS = (
     "experiment",
     "exporting",
     "reproduce",
+    "benchmark",
     "report",
     "flower",
     "cli",

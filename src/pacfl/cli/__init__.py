@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from pacfl import __version__
 from pacfl.cli import (  # noqa: F401 - they add their commands
+    benchmark,
     dashboard,
     deploy,
     experiments,
