@@ -39,6 +39,8 @@ LIVELY: Mapping[str, Mapping[str, Any]] = {
     "lg-fedavg": {"shared_layers": 1},
     "cfl": {"eps1": 1e9, "eps2": 0.0, "first_split": 1},
     "pacfl": {"threshold": 12.0, "levels": "none"},
+    "flexcfl": {"inter_group_lr": 0.1},
+    "flis": {"inputs": 100},
 }
 
 # Those that train any net. FedBN needs normalisation: `model("fedbn")` has it

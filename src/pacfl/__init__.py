@@ -22,8 +22,9 @@ _PARTS: Final = {
     "pacfl.federation.algorithm": ("Algorithm",),
     "pacfl.federation.schedule": ("Schedule",),
     "pacfl.algorithms": (
-        "APFL", "CFL", "Ditto", "FedALA", "FedAvg", "FedAvgFT", "FedBABU", "FedBN", "FedNova", "FedPer", "FedProx",
-        "FedRep", "IFCA", "LGFedAvg", "LocalOnly", "PACFL", "PFedMe", "PerFedAvg", "Scaffold",
+        "APFL", "CFL", "CLoVE", "Ditto", "FedALA", "FedAvg", "FedAvgFT", "FedBABU", "FedBN", "FedClust", "FedNova",
+        "FedPer", "FedProx", "FedRep", "FeSEM", "FlexCFL", "FLIS", "IFCA", "LGFedAvg", "LocalOnly", "PACFL",
+        "PerFedAvg", "PFedMe", "Scaffold", "StoCFL",
     ),
     "pacfl.experiment.records": ("RoundRecord", "Spread"),
     "pacfl.experiment.callbacks": ("EarlyStopping", "STOP"),

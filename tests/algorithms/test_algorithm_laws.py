@@ -265,6 +265,12 @@ D, TAIL, SIGNATURE = 610, 90, 64 * 3 + 32  # a signature: 3 directions of 64 pix
         ("pacfl", D, D, SIGNATURE),
         *((name, D, D, 0) for name in ("apfl", "ditto", "fedala", "fedbn", "pfedme")),
         *((name, D - TAIL, D - TAIL, 0) for name in ("fedbabu", "fedper", "fedrep")),
+        ("fesem", D, D, D),
+        ("flexcfl", D, D, D),
+        ("flis", D, D, 100),  # a class for each public input
+        ("fedclust", D, D, TAIL),
+        ("clove", 2 * D + 2, D + 2, 2),  # the choice in 8 bytes down, two losses up
+        ("stocfl", 2 * D, 2 * D, D),
     ],
 )
 def test_messages_hold_what_the_method_needs_and_no_more(name: str, down: int, up: int, joining: int) -> None:

@@ -20,7 +20,8 @@ MODELS = np.zeros((2, D), dtype=np.float32)
 ROBUST: tuple[Rule, ...] = ("median", "trimmed-mean", "norm-clipping")
 FLOATS = st.floats(-100, 100, width=32)
 AVERAGING = tuple(name for name in NAMES if name != "solo")
-HIDING = tuple(name for name in AVERAGING if name != "ifca")
+NOT_HIDING = ("ifca", "fesem", "flexcfl", "flis", "fedclust", "clove", "stocfl")
+HIDING = tuple(name for name in AVERAGING if name not in NOT_HIDING)
 
 
 def uploads(trained: np.ndarray, sizes: list[int] | None = None) -> list[Upload]:
@@ -219,6 +220,14 @@ def test_an_upload_that_cannot_be_hidden_is_refused() -> None:
         sent_by(Counting(aggregation=Aggregation(clip_norm=1.0)))
     with pytest.raises(ConfigError, match=r"IFCA cannot hide updates: the choice .*leave out clip-norm"):
         build("ifca", aggregation=Aggregation(clip_norm=1.0))
+    with pytest.raises(ConfigError, match=r"FedClust cannot hide updates: a client also sends the last layer .* as it"):
+        build("fedclust", aggregation=Aggregation(clip_norm=1.0))
+
+
+@pytest.mark.parametrize("name", NOT_HIDING)
+def test_methods_that_send_more_than_updates_refuse_a_clip_norm(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"cannot hide updates.*leave out clip-norm"):
+        build(name, aggregation=Aggregation(clip_norm=1.0))
 
 
 # Settings

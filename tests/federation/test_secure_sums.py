@@ -158,6 +158,12 @@ def test_a_cluster_of_fewer_than_three_is_refused() -> None:
     [
         (lambda: build("cfl", aggregation=SECURE), "CFL splits clusters by the cosines between single updates"),
         (lambda: build("ifca", aggregation=SECURE), "the choice of a model, which is sent as it is"),
+        (lambda: build("fesem", aggregation=SECURE), "assigns clients to centres by their single models"),
+        (lambda: build("flexcfl", aggregation=SECURE), "the pre-training updates of single clients"),
+        (lambda: build("flis", aggregation=SECURE), "what the models of single clients infer"),
+        (lambda: build("fedclust", aggregation=SECURE), "the last layers of single clients"),
+        (lambda: build("clove", aggregation=SECURE), "the loss vectors of single clients"),
+        (lambda: build("stocfl", aggregation=SECURE), "the gradients of single clients"),
         (
             lambda: build("solo", aggregation=SECURE),
             "solo sends nothing that could be aggregated",

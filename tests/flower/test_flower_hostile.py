@@ -218,7 +218,10 @@ def test_the_transport_knows_no_name_of_an_array() -> None:
         profile = side(algorithm).profile(0, 0)
         down = algorithm.download(algorithm.admit(algorithm.init_server(model()), {0: profile}), 0)
         names |= {*profile, *algorithm.upload_specs(model(), down)}
-    assert names == {"w", "dc", "direction", "steps", "choice", "basis", "split_half_angles"}
+    assert names == {
+        "w", "dc", "direction", "steps", "choice", "basis", "split_half_angles",
+        "head", "losses", "inferred", "gradient", "omega",
+    }  # fmt: skip
     for path in sorted(Path(backend_module.__file__).parent.rglob("*.py")):
         constants = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
         assert not constants & names, path

@@ -1,5 +1,6 @@
 """Algorithms that are mathematically the same give the same bits."""
 
+import dataclasses
 from functools import cache
 
 import numpy as np
@@ -8,28 +9,34 @@ import pytest
 from pacfl.algorithms import (
     APFL,
     CFL,
+    FLIS,
     IFCA,
     PACFL,
+    CLoVE,
     Ditto,
     FedALA,
     FedAvg,
     FedAvgFT,
     FedBABU,
+    FedClust,
     FedNova,
     FedPer,
     FedProx,
     FedRep,
+    FeSEM,
+    FlexCFL,
     LGFedAvg,
     LocalOnly,
     PerFedAvg,
     PFedMe,
     Scaffold,
+    StoCFL,
 )
 from pacfl.federation.algorithm import Algorithm
-from pacfl.federation.rounds import Round
-from pacfl.federation.schedule import Schedule
+from pacfl.federation.rounds import Round, rounds
+from pacfl.federation.schedule import Schedule, round_plans
 from pacfl.learning.client_context import LocalTraining
-from tests.small_federation import NAMES, lively, model, pool, run_rounds, same
+from tests.small_federation import NAMES, SEED, lively, local, model, pool, run_rounds, same, side
 
 SAMPLED = Schedule(rounds=4, participation=0.5, evaluate_every=1, personal_every=2, client_dropout=0.2)
 EVERYBODY = Schedule(rounds=3, participation=1.0, evaluate_every=1, personal_every=1)
@@ -66,11 +73,31 @@ def assert_same_run(one: list[Round], other: list[Round]) -> None:
         FedPer(head_layers=0),
         FedBABU(head_layers=0, epochs=1),
         FedALA(adaptive_layers=0),
+        FlexCFL(clusters=1),
+        FlexCFL(clusters=1, inter_group_lr=0.5),
+        FLIS(clusters=1, inputs=50),
+        FLIS(threshold=1.0, inputs=50),
+        FedClust(clusters=1),
+        FedClust(threshold=1e9),
+        CLoVE(clusters=1),
+        StoCFL(tau=-1.0, mu=0.0),
     ],
     ids=repr,
 )
 def test_with_extreme_settings_every_method_is_fedavg(algorithm: Algorithm, everybody: bool) -> None:
     assert_same_run(run_rounds(algorithm, EVERYBODY if everybody else SAMPLED), fedavg(everybody))
+
+
+@pytest.mark.parametrize("everybody", [False, True], ids=["sampled", "everybody"])
+def test_with_one_centre_fesem_is_fedavg_from_the_mean_of_the_first_local_models(everybody: bool) -> None:
+    schedule, fesem = EVERYBODY if everybody else SAMPLED, FeSEM(clusters=1)
+    founded = fesem.admit(fesem.init_server(model()), {c: side(fesem).profile(0, c) for c in range(6)})
+    initial = dataclasses.replace(model(), initial=founded.models[0])
+    with local(FedAvg(), initial, pool()) as backend:
+        plans = round_plans(schedule, 6, SEED)
+        averaged = list(rounds(FedAvg(), backend, FedAvg().init_server(initial), plans))
+    assert not same(founded.models[0], model().initial)
+    assert_same_run(run_rounds(fesem, schedule), averaged)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

@@ -7,16 +7,21 @@ from typing import Any, Final
 from pacfl import plugins
 from pacfl.algorithms.apfl import APFL
 from pacfl.algorithms.cfl import CFL
+from pacfl.algorithms.clove import CLoVE
 from pacfl.algorithms.ditto import Ditto
 from pacfl.algorithms.fedala import FedALA
 from pacfl.algorithms.fedavg import FedAvg
 from pacfl.algorithms.fedavg_ft import FedAvgFT
 from pacfl.algorithms.fedbabu import FedBABU
 from pacfl.algorithms.fedbn import FedBN
+from pacfl.algorithms.fedclust import FedClust
 from pacfl.algorithms.fednova import FedNova
 from pacfl.algorithms.fedper import FedPer
 from pacfl.algorithms.fedprox import FedProx
 from pacfl.algorithms.fedrep import FedRep
+from pacfl.algorithms.fesem import FeSEM
+from pacfl.algorithms.flexcfl import FlexCFL
+from pacfl.algorithms.flis import FLIS
 from pacfl.algorithms.ifca import IFCA
 from pacfl.algorithms.lg_fedavg import LGFedAvg
 from pacfl.algorithms.pacfl import PACFL
@@ -24,6 +29,7 @@ from pacfl.algorithms.per_fedavg import PerFedAvg
 from pacfl.algorithms.pfedme import PFedMe
 from pacfl.algorithms.scaffold import Scaffold
 from pacfl.algorithms.solo import LocalOnly
+from pacfl.algorithms.stocfl import StoCFL
 from pacfl.errors import ConfigError
 from pacfl.federation.algorithm import Algorithm
 from pacfl.settings import build as build_settings
@@ -65,24 +71,30 @@ def _is_algorithm(kind: Any) -> bool:
 __all__ = [
     "APFL",
     "CFL",
+    "FLIS",
     "IFCA",
     "NAMES",
     "PACFL",
+    "CLoVE",
     "Ditto",
+    "FeSEM",
     "FedALA",
     "FedAvg",
     "FedAvgFT",
     "FedBABU",
     "FedBN",
+    "FedClust",
     "FedNova",
     "FedPer",
     "FedProx",
     "FedRep",
+    "FlexCFL",
     "LGFedAvg",
     "LocalOnly",
     "PFedMe",
     "PerFedAvg",
     "Scaffold",
+    "StoCFL",
     "build",
     "find",
 ]

@@ -1,16 +1,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
-from zlib import crc32
 
 import numpy as np
 
 from pacfl.errors import ConfigError, InvalidReplyError
 from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean
+from pacfl.federation.founding import independent
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model, Vector
-from pacfl.learning.randomness import stream
 from pacfl.settings import PositiveInt
 
 
@@ -35,10 +34,7 @@ class IFCA(Algorithm):
         return "the choice of a model, which is sent as it is, shows the server which cluster a client is in"
 
     def init_server(self, model: Model) -> State:
-        # Addressed by the first model, so that another run has others, and none is drawn as the first was
-        address = crc32(model.initial.tobytes())
-        others = [model.fresh(int(stream(address, "ifca", i).integers(2**31))) for i in range(1, self.clusters)]
-        return State(np.stack([model.initial, *others]))
+        return State(independent(model, self.clusters, "ifca"))
 
     def download(self, state: State, client: ClientId) -> Message:  # noqa: ARG002 - every client gets all
         return {"models": state.models}
