@@ -16,9 +16,10 @@ import pytest
 from test_deploy_cli import invoke
 
 from pacfl.errors import DeployError
-from pacfl.flower.deploy import approval, check, keys, layout
+from pacfl.flower.deploy import approval, check, keys, layout, trust
 from pacfl.flower.site import Site
 from pacfl.flower.site_checks import Check, of_arrays
+from pacfl.signatures import write_key
 
 MODULE = """
 import numpy as np
@@ -36,9 +37,11 @@ def build_model():
 """
 
 
-def site(folder: Path, change: str = "pass", module: str = MODULE) -> Path:
-    """An approved site, whose data are changed before they are returned."""
-    layout.make(folder, ["lyon"], settings={"federation": {"task": "checked_task"}}, port=1)
+def site(folder: Path, change: str = "pass", module: str = MODULE, secure: bool = False) -> Path:
+    """An approved site, whose data are changed before they are returned; secure: one of three with secure sums."""
+    names = ["lyon", "graz", "oslo"] if secure else ["lyon"]
+    settings = {"federation": {"task": "checked_task"}, "aggregation": {"secure": secure}}
+    layout.make(folder, names, settings=settings, port=1)
     (folder / "app" / "checked_task.py").write_text(module.replace("CHANGE", change))
     layout.approve(folder, approval.build(folder / "app"))
     return folder / "sites" / "lyon"
@@ -110,6 +113,70 @@ def test_a_key_that_others_can_read_or_that_is_another_one_is_a_problem(tmp_path
     assert "is not of node.key" in by_item(check.check(folder), "key")[0][1]
     (folder / "node.key").unlink()
     assert "ssh-keygen" in by_item(check.check(folder), "key")[0][1]
+
+
+def test_whom_a_site_trusts_is_looked_at_where_sums_are_secure(tmp_path: Path) -> None:
+    folder = site(tmp_path / "d", secure=True)
+    listed = folder / trust.FILE
+    ((level, what),) = by_item(check.check(folder), trust.FILE)
+    assert (level, "3 sites: graz, lyon, oslo;" in what) == ("ok", True)
+
+    lines = listed.read_text().splitlines()
+    for change, expected, message in [
+        ([line for line in lines if "oslo" not in line], "problem", "2 of at least 3 sites are in it (graz, lyon)"),
+        ([line for line in lines if "lyon" not in line], "problem", f"pacfl deploy trust {folder} lyon {folder}"),
+        ([*lines, "SHA256:short graz"], "problem", "line 6: expected SHA256:... and a name"),
+        ([*lines, f"SHA256:{'a' * 43} graz"], "warning", "graz has several keys in it"),
+    ]:
+        listed.write_text("\n".join(change))
+        ((level, what),) = by_item(check.check(folder), trust.FILE)
+        assert (level, message in what) == (expected, True), what
+
+    listed.write_text("\n".join(lines))
+    listed.chmod(0o620)
+    assert "others can write" in by_item(check.check(folder), trust.FILE)[0][1]
+    listed.unlink()
+    assert "cannot be read" in by_item(check.check(folder), trust.FILE)[0][1]
+
+
+def test_a_list_with_fewer_sites_than_a_round_waits_for_is_a_warning(tmp_path: Path) -> None:
+    """Three are enough for a sum of a cluster, but the others of the federation are refused."""
+    folder = site(tmp_path / "d", secure=True)
+    app = tmp_path / "d" / "app" / "pyproject.toml"
+    app.write_text(app.read_text().replace("minimum-clients = 3", "minimum-clients = 4"))
+    layout.approve(tmp_path / "d", approval.build(app.parent))
+    ((level, what),) = by_item(check.check(folder), trust.FILE)
+    assert (level, "3 of at least 4 sites" in what) == ("warning", True)
+
+
+def test_the_list_does_not_matter_where_sums_are_not_secure(tmp_path: Path) -> None:
+    folder = site(tmp_path / "d")
+    (folder / trust.FILE).write_text("nonsense")
+    assert by_item(check.check(folder), trust.FILE) == []
+
+
+def test_a_key_that_hides_directions_is_looked_at(tmp_path: Path) -> None:
+    """By its path as site.config has it, from the folder of the site."""
+    folder = site(tmp_path / "d")
+    assert by_item(check.check(folder), "signature-key") == []
+    (folder / "site.config").write_text('signature-key="f.key"\n')
+    assert "f.key: the key cannot be read" in by_item(check.check(folder), "signature-key")[0][1]
+    made = write_key(folder / "f.key")
+    assert by_item(check.check(folder), "signature-key") == [("ok", f"key {made}; all sites need the same one")]
+    (folder / "f.key").chmod(0o640)
+    ((level, what),) = by_item(check.check(folder), "signature-key")
+    assert (level, "chmod 600" in what) == ("problem", True)
+    (folder / "f.key").write_text("short")
+    assert "a key has 16 to" in by_item(check.check(folder), "signature-key")[0][1]
+
+
+def test_an_app_whose_settings_are_wrong_is_a_problem(tmp_path: Path) -> None:
+    folder = site(tmp_path / "d")
+    app = tmp_path / "d" / "app" / "pyproject.toml"
+    app.write_text(app.read_text().replace("momentum = 0.5", "momentum = 5.0"))
+    layout.approve(tmp_path / "d", approval.build(app.parent))
+    ((level, what),) = by_item(check.check(folder), "settings")
+    assert (level, "momentum" in what) == ("problem", True)
 
 
 @contextmanager

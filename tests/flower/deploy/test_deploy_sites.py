@@ -1,6 +1,7 @@
 """Sites are added, removed and given other keys, at a link state of Flower's; processes are in the slow tests."""
 
 import json
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -255,6 +256,34 @@ def test_sites_of_a_deployment_trust_each_other_whoever_comes_and_goes(deploymen
     assert trusted(deployment, "lyon") == keys_of(deployment, "graz", "lyon", "oslo")
     sites.remove(deployment, "oslo")
     assert trusted(deployment, "lyon") == keys_of(deployment, "graz", "lyon")
+
+
+def secure(folder: Path, on: bool = True) -> None:
+    """Switch secure sums on, in an app that is approved."""
+    app = folder / "app" / "pyproject.toml"
+    app.write_text(app.read_text() + f"[tool.flwr.app.config.aggregation]\nsecure = {str(on).lower()}\n")
+    layout.approve(folder, approval.build(app.parent))
+
+
+def test_with_secure_sums_other_sites_are_to_trust_a_new_key(
+    deployment: Path, superlink: SuperLink, tmp_path: Path
+) -> None:
+    """Where their folders are elsewhere; those of one machine are written by the command."""
+    alone = tmp_path / "server"
+    for on in (False, True):
+        app = deployment / "app" / "pyproject.toml"
+        app.write_text(app.read_text().partition("[tool.flwr.app.config.aggregation]")[0])
+        secure(deployment, on)
+        shutil.copytree(deployment / "server", alone, dirs_exist_ok=True)
+        done = sites.rekey(alone, "graz", own_key(tmp_path / f"graz-{on}"))
+        step = f"pacfl deploy trust . graz {done.fingerprint}"
+        assert any(step in one for one in done.next_steps) == on
+        done = sites.add(alone, f"oslo-{on}", own_key(tmp_path / f"oslo-{on}"))
+        assert any(f"pacfl deploy trust . oslo-{on} {done.fingerprint}" in one for one in done.next_steps) == on
+    assert sites.rekey(deployment, "lyon").next_steps == ()
+    (alone / approval.LAST).unlink()
+    done = sites.rekey(alone, "graz", own_key(tmp_path / "unknown"))
+    assert "pacfl deploy trust" in done.next_steps[-1], "it is not known whether sums are secure"
 
 
 def test_a_site_trusts_the_key_that_its_operator_gives(deployment: Path, tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ these are approved with it; a run may override the number of rounds and nothing 
 import difflib
 import hashlib
 import io
+import tomllib
 import warnings
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pacfl.errors import DeployError
 from pacfl.files import write_atomically
@@ -97,6 +98,15 @@ def review(folder: Path, content: bytes) -> Iterator[str]:
     for name in sorted({*before, *after}):
         old, new = (_lines(files.get(name, b"")) for files in (before, after))
         yield from map(_visible, difflib.unified_diff(old, new, f"approved/{name}", f"new/{name}", lineterm=""))
+
+
+def settings(content: bytes) -> Mapping[str, Any]:
+    """What the pyproject.toml of an app says under [tool.flwr.app.config]."""
+    try:
+        found = tomllib.loads(_files(content)["pyproject.toml"].decode())["tool"]["flwr"]["app"]["config"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise DeployError(f"the app has no pyproject.toml with [tool.flwr.app.config]: {error}") from None
+    return dict(found)
 
 
 def _files(content: bytes) -> dict[str, bytes]:

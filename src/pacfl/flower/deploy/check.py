@@ -8,9 +8,9 @@ import ssl
 import sys
 import tempfile
 import time
-import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -28,8 +28,12 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from pacfl.errors import DeployError, PacflError
 from pacfl.flower import health, settings
 from pacfl.flower.client_registry import fingerprint
-from pacfl.flower.deploy import approval, keys, layout, registration
+from pacfl.flower.deploy import approval, keys, layout, registration, trust
+from pacfl.flower.settings import DeploymentSettings
 from pacfl.flower.site_checks import Check, of_site, ok, problem, warning
+from pacfl.privacy.limits import FEWEST
+from pacfl.secure.identity import read_trusted
+from pacfl.signatures.keys import key_id, read_key
 
 FLOWER: Final = ((1, 41), (1, 43))  # from the first on, and before the second
 SECONDS: Final = 10.0  # for a connection
@@ -161,26 +165,67 @@ def _app(folder: Path, place: Place) -> Iterator[Check]:
     except Exception as error:  # click's, for whom it is an error of the command line
         yield problem("site.config", f'cannot be read: {error}; expected lines such as data="/srv/tables"')
         return
-    with _unpacked(content, folder) as app:
+    with _unpacked(content, folder):
         try:
-            config = tomllib.loads((app / "pyproject.toml").read_text(encoding="utf-8"))
-            deployment, run = settings.read(config["tool"]["flwr"]["app"]["config"])
-        except (OSError, KeyError, ValueError) as error:
+            deployment, run = settings.read(approval.settings(content))
+        except PacflError as error:
             yield problem("settings", f"{error}; the server's operator corrects app/pyproject.toml")
             return
+        if run.aggregation.secure:
+            yield _trust(folder, place, deployment)
+        yield from _signature_key(node_config)
         own = {"partition-id": place.partition, "num-partitions": place.sites, **node_config}
         yield from of_site(deployment.task, run, Context(0, 0, own, RecordDict(), {}))
 
 
+def _trust(folder: Path, place: Place, deployment: DeploymentSettings) -> Check:
+    """With secure sums: whether this site would be in one, with itself and with the others."""
+    path, add = folder / trust.FILE, f"pacfl deploy trust {folder}"
+    try:
+        trusted, own = read_trusted(path), fingerprint(registration.public_key(folder / "node.pub"))
+    except PacflError as error:
+        return problem(trust.FILE, f"{error}; without it this site is in no sum: restore it, or {add} NAME KEY")
+    if path.stat().st_mode & 0o022:
+        return problem(trust.FILE, f"others can write {path}, and add sites to sums: chmod 600 {path}")
+    if own not in trusted:
+        return problem(trust.FILE, f"it lacks this site's own key {own}: {add} {place.name} {folder / 'node.pub'}")
+    n, awaited = len(trusted), max(deployment.minimum_clients, FEWEST)
+    names = ", ".join(sorted(trusted.values()))
+    if n < awaited:
+        what = f"{n} of at least {awaited} sites are in it ({names}), and sums with others are refused"
+        return (problem if n < FEWEST else warning)(trust.FILE, f"{what}; for each of these: {add} NAME KEY")
+    twice = [name for name, times in Counter(trusted.values()).items() if times > 1]
+    if twice:
+        what = f"{', '.join(twice)} has several keys in it; delete those that were replaced"
+        return warning(trust.FILE, what)
+    return ok(trust.FILE, f"{n} sites: {names}; compare their fingerprints over another channel")
+
+
+def _signature_key(node_config: Mapping[str, Any]) -> Iterator[Check]:
+    """The key of the clients that hides directions, where site.config names one."""
+    if (named := node_config.get("signature-key")) is None:
+        return
+    path = Path(str(named))
+    try:
+        key = read_key(path)
+    except PacflError as error:
+        yield problem("signature-key", f"{error}; site.config says where it is")
+        return
+    if path.stat().st_mode & 0o077:
+        yield problem("signature-key", f"others can read {path}: chmod 600 {path}")
+    else:
+        yield ok("signature-key", f"key {key_id(key)}; all sites need the same one")
+
+
 @contextmanager
-def _unpacked(content: bytes, site: Path) -> Iterator[Path]:
+def _unpacked(content: bytes, site: Path) -> Iterator[None]:
     """The files of an app, where its modules are found; paths are those of the site, as when it runs."""
     known = set(sys.modules)
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(io.BytesIO(content)) as archive, chdir(site):
         archive.extractall(folder)
         sys.path.insert(0, folder)
         try:
-            yield Path(folder)
+            yield
         finally:
             sys.path.remove(folder)
             for name in set(sys.modules) - known:  # another app may have modules of the same names

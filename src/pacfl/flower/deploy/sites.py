@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pacfl.errors import DeployError
+from pacfl.errors import DeployError, PacflError
+from pacfl.flower import settings
 from pacfl.flower.client_registry import fingerprint
 from pacfl.flower.deploy import approval, keys, layout, loopback, processes, registration, roster, trust
 from pacfl.flower.deploy.registration import ServerDownError
@@ -46,7 +47,7 @@ def add(folder: Path, name: str, key: Path | None = None) -> Outcome:
             )
         public = registration.public_key(key)
         roster.admit(folder, public, name)
-        return Outcome(name, fingerprint(public))
+        return Outcome(name, fingerprint(public), next_steps=_to_trust(folder, name, fingerprint(public)))
     deployment = layout.load(folder)
     layout.check_names([*deployment.sites, name])
     site = folder / "sites" / name
@@ -60,8 +61,8 @@ def add(folder: Path, name: str, key: Path | None = None) -> Outcome:
     trust.write(folder, sites)
     here = f"start it: pacfl deploy up {folder}"
     send = f"send {site} to the site, over a channel that you trust, and to nobody else"
-    last = here if deployment.one_machine else send
-    return Outcome(name, fingerprint(public), site, not steps, next_steps=(*steps, last))
+    last = (here,) if deployment.one_machine else (send, *_to_trust(folder / "server", name, fingerprint(public)))
+    return Outcome(name, fingerprint(public), site, not steps, next_steps=(*steps, *last))
 
 
 def remove(folder: Path, name: str) -> Outcome:
@@ -95,8 +96,9 @@ def rekey(folder: Path, name: str, key: Path | None = None) -> Outcome:
     key: the public key that the site has made itself; else one is made in the site's folder, if that is here.
     """
     server, site = (folder, None) if _is_server(folder) else (folder / "server", folder / "sites" / name)
-    if site is not None and name not in (sites := layout.load(folder).sites):
-        raise roster.unknown(name, list(sites))
+    deployment = None if site is None else layout.load(folder)
+    if deployment is not None and name not in deployment.sites:
+        raise roster.unknown(name, list(deployment.sites))
     if key is None and (site is None or not (site / KEY).exists()):
         raise DeployError(
             f"the folder of {name} with its {KEY} is not in {folder}; let the site make another key, by: "
@@ -107,13 +109,24 @@ def rekey(folder: Path, name: str, key: Path | None = None) -> Outcome:
         with _new_key(site, key) as public:
             former = roster.exchange(server, name, registration.public_key(public))
             new = fingerprint(registration.public_key(public))
-            if site is not None and site.exists():
+            if site is not None and deployment is not None and site.exists():
                 _take_over(folder, name, public, with_secret=key is None)
-                trust.write(folder, layout.load(folder).sites)
+                trust.write(folder, deployment.sites)
     except ServerDownError as error:
         raise _down(folder, error) from None
     steps = () if key is None else (f"the site starts again with the key {new}",)
+    steps += () if deployment is not None and deployment.one_machine else _to_trust(server, name, new)
     return Outcome(name, new, None if site is None else _existing(site), former=former, next_steps=steps)
+
+
+def _to_trust(server: Path, name: str, key: str) -> tuple[str, ...]:
+    """With secure sums, what all sites have to do about a new key: the server cannot change whom they trust."""
+    try:
+        _, run = settings.read(approval.settings((server / approval.LAST).read_bytes()))
+        secure = run.aggregation.secure
+    except (OSError, PacflError):
+        secure = True  # perhaps: what the app needs may be on another machine
+    return (f"where sums are secure, at every site ({name}, too): pacfl deploy trust . {name} {key}",) if secure else ()
 
 
 def _is_server(folder: Path) -> bool:
