@@ -22,9 +22,9 @@ _PARTS: Final = {
     "pacfl.federation.algorithm": ("Algorithm",),
     "pacfl.federation.schedule": ("Schedule",),
     "pacfl.algorithms": (
-        "APFL", "CFL", "CLoVE", "Ditto", "FedALA", "FedAvg", "FedAvgFT", "FedBABU", "FedBN", "FedClust", "FedNova",
-        "FedPer", "FedProx", "FedRep", "FeSEM", "FlexCFL", "FLIS", "IFCA", "LGFedAvg", "LocalOnly", "PACFL",
-        "PerFedAvg", "PFedMe", "Scaffold", "StoCFL",
+        "APFL", "CFL", "CLoVE", "Ditto", "FedALA", "FedAdam", "FedAvg", "FedAvgFT", "FedAvgM", "FedBABU", "FedBN",
+        "FedClust", "FedNova", "FedPer", "FedProx", "FedRep", "FedYogi", "FeSEM", "FlexCFL", "FLIS", "IFCA", "LGFedAvg",
+        "LocalOnly", "PACFL", "PerFedAvg", "PFedMe", "Scaffold", "StoCFL",
     ),
     "pacfl.experiment.records": ("RoundRecord", "Spread"),
     "pacfl.experiment.callbacks": ("EarlyStopping", "STOP"),

@@ -5,9 +5,11 @@ from pacfl.algorithms import IFCA as IFCA
 from pacfl.algorithms import PACFL as PACFL
 from pacfl.algorithms import CLoVE as CLoVE
 from pacfl.algorithms import Ditto as Ditto
+from pacfl.algorithms import FedAdam as FedAdam
 from pacfl.algorithms import FedALA as FedALA
 from pacfl.algorithms import FedAvg as FedAvg
 from pacfl.algorithms import FedAvgFT as FedAvgFT
+from pacfl.algorithms import FedAvgM as FedAvgM
 from pacfl.algorithms import FedBABU as FedBABU
 from pacfl.algorithms import FedBN as FedBN
 from pacfl.algorithms import FedClust as FedClust
@@ -15,6 +17,7 @@ from pacfl.algorithms import FedNova as FedNova
 from pacfl.algorithms import FedPer as FedPer
 from pacfl.algorithms import FedProx as FedProx
 from pacfl.algorithms import FedRep as FedRep
+from pacfl.algorithms import FedYogi as FedYogi
 from pacfl.algorithms import FeSEM as FeSEM
 from pacfl.algorithms import FlexCFL as FlexCFL
 from pacfl.algorithms import LGFedAvg as LGFedAvg

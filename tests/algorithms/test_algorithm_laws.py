@@ -256,6 +256,7 @@ D, TAIL, SIGNATURE = 610, 90, 64 * 3 + 32  # a signature: 3 directions of 64 pix
         ("fedavg", D, D, 0),
         ("fedavg-ft", D, D, 0),
         ("fedprox", D, D, 0),
+        *((name, D, D, 0) for name in ("fedavgm", "fedadam", "fedyogi")),
         ("fednova", D, D + 2, 0),  # and the number of steps in 8 bytes
         ("scaffold", 2 * D, 2 * D, 0),
         ("lg-fedavg", TAIL, TAIL, 0),

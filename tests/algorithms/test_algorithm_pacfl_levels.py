@@ -507,6 +507,23 @@ def test_a_division_that_is_used_has_the_shares_of_its_parts() -> None:
         assert same(used.class_shares[used.cluster_of[c]], shares[trial.part_of[c]])
 
 
+def test_with_a_server_optimiser_a_division_that_is_used_has_the_moments_of_its_parts() -> None:
+    """Without momentum all models are those of means, and m is the last update."""
+    optimising = replace(TRIED, aggregation=Aggregation(server_optimiser="momentum", beta1=0.0))
+    state = joined()
+    for _ in range(FIRST.end):
+        before, state = state, optimising.aggregate(state, replies(state, range(N), 0.2))
+    plain = after(FIRST.end)
+    assert same(state.models, plain.models)
+    assert same(state.cluster_of, plain.cluster_of)
+    (trial,) = before.levels.trials
+    for c in range(N):
+        row = state.cluster_of[c]
+        update = state.models[row] - trial.models[trial.part_of[c]]
+        assert np.abs(update).max() > 0
+        np.testing.assert_allclose(state.moments.first[row], update, atol=1e-6)
+
+
 def test_what_was_decided_is_stored_with_the_clustering_of_a_run(tmp_path: Path) -> None:
     clients = [
         (CLIENTS.train.x[own.train], CLIENTS.train.y[own.train], CLIENTS.test.x[own.test], CLIENTS.test.y[own.test])

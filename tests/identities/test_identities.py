@@ -17,6 +17,7 @@ from pacfl.algorithms import (
     FedALA,
     FedAvg,
     FedAvgFT,
+    FedAvgM,
     FedBABU,
     FedClust,
     FedNova,
@@ -62,6 +63,7 @@ def assert_same_run(one: list[Round], other: list[Round]) -> None:
     "algorithm",
     [
         FedProx(mu=0.0),
+        FedAvgM(server_lr=1.0, beta1=0.0),
         PACFL(threshold=180.0, levels="none", label_prior=False),
         PACFL(clusters=1, compare="inputs", levels="none", label_prior=False),
         PACFL(clusters=1, compare="auto", levels="none", label_prior=False),

@@ -9,9 +9,11 @@ from pacfl.algorithms.apfl import APFL
 from pacfl.algorithms.cfl import CFL
 from pacfl.algorithms.clove import CLoVE
 from pacfl.algorithms.ditto import Ditto
+from pacfl.algorithms.fedadam import FedAdam
 from pacfl.algorithms.fedala import FedALA
 from pacfl.algorithms.fedavg import FedAvg
 from pacfl.algorithms.fedavg_ft import FedAvgFT
+from pacfl.algorithms.fedavgm import FedAvgM
 from pacfl.algorithms.fedbabu import FedBABU
 from pacfl.algorithms.fedbn import FedBN
 from pacfl.algorithms.fedclust import FedClust
@@ -19,6 +21,7 @@ from pacfl.algorithms.fednova import FedNova
 from pacfl.algorithms.fedper import FedPer
 from pacfl.algorithms.fedprox import FedProx
 from pacfl.algorithms.fedrep import FedRep
+from pacfl.algorithms.fedyogi import FedYogi
 from pacfl.algorithms.fesem import FeSEM
 from pacfl.algorithms.flexcfl import FlexCFL
 from pacfl.algorithms.flis import FLIS
@@ -79,8 +82,10 @@ __all__ = [
     "Ditto",
     "FeSEM",
     "FedALA",
+    "FedAdam",
     "FedAvg",
     "FedAvgFT",
+    "FedAvgM",
     "FedBABU",
     "FedBN",
     "FedClust",
@@ -88,6 +93,7 @@ __all__ = [
     "FedPer",
     "FedProx",
     "FedRep",
+    "FedYogi",
     "FlexCFL",
     "LGFedAvg",
     "LocalOnly",

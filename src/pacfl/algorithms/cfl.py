@@ -36,6 +36,8 @@ class CFL(Algorithm):
     gamma: NonNegative = 0.0
     first_split: NonNegativeInt = 20  # no split before this round
 
+    steps = True
+
     def no_secure(self) -> str:
         return "CFL splits clusters by the cosines between single updates, and sums hide them"
 
@@ -51,7 +53,7 @@ class CFL(Algorithm):
             return state
         fresh = {u.client: (u.size, u.content["w"] - state.models[state.cluster_of[u.client]]) for u in uploads}
         state = replace(state, updates={**state.updates, **fresh}, rounds=state.rounds + 1, update_norms=())
-        state = cluster_mean(state, uploads, self.aggregation)
+        state = cluster_mean(state, uploads, self.aggregation, self.optimiser)
         for k in range(len(state.models)):
             state = self._split(state, k)
         return state
@@ -80,6 +82,7 @@ class CFL(Algorithm):
         return replace(
             state,
             models=np.vstack([state.models, state.models[k]]),
+            moments=state.moments and state.moments.rows([*range(len(state.models)), k]),
             class_shares=None if state.class_shares is None else np.vstack([state.class_shares, state.class_shares[k]]),
             cluster_of={**state.cluster_of, **dict.fromkeys(leaving, len(state.models))},
             updates=updates_left,

@@ -24,6 +24,7 @@ class IFCA(Algorithm):
     clusters: PositiveInt = 2
 
     shared = "models"
+    steps = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,7 +57,8 @@ class IFCA(Algorithm):
         chosen = {u.client: int(u.content["choice"][0]) for u in uploads}
         if not uploads:
             return state
-        return cluster_mean(replace(state, cluster_of={**state.cluster_of, **chosen}), uploads, self.aggregation)
+        state = replace(state, cluster_of={**state.cluster_of, **chosen})
+        return cluster_mean(state, uploads, self.aggregation, self.optimiser)
 
     def receive(self, context: ClientContext, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
         w: Vector = down["models"][_best(context, down)]

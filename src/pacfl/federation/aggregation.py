@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.errors import ConfigError
-from pacfl.settings import NonNegative, Positive, check, later
+from pacfl.federation.server_optimiser import DECAY, LR, MOMENTUM, TAU, Kind, ServerOptimiser
+from pacfl.settings import NonNegative, Positive, ShareBelowOne, check, later
 
 Array = NDArray[np.float64]
 Start = NDArray[Any] | float
@@ -20,6 +21,7 @@ RULES: Final[tuple[Rule, ...]] = get_args(Rule)
 SUMMED: Final[tuple[Rule, ...]] = ("mean", "uniform")  # the rules that need no more than sums
 Randomness = Literal["secret", "seeded"]  # seeded: reproducible, for experiments; it protects nobody
 
+_OF_OPTIMISERS: Final = ("server_lr", "beta1", "beta2", "tau")
 TRIMMED: Final = 0.3  # of the uploads of a cluster, at either end of every coordinate: as many as may be hostile
 
 
@@ -32,9 +34,15 @@ class Aggregation:
     noise_multiplier: NonNegative = later(0.0)  # standard deviation of the noise on it, in clip norms
     noise: Randomness = later("secret")
     secure: bool = later(False)  # whether the server gets sums of clusters only; the noise is that of a sum then
+    server_optimiser: Literal["none"] | Kind = later("none")  # by which a model steps, instead of going to the mean
+    server_lr: Positive | None = later(None)
+    beta1: ShareBelowOne | None = later(None)
+    beta2: ShareBelowOne | None = later(None)
+    tau: Positive | None = later(None)
 
     def __post_init__(self) -> None:
         check(self)
+        self._check_optimiser()
         if self.clip_norm is None and (self.noise_multiplier or self.noise != "secret"):
             given = f"noise-multiplier = {self.noise_multiplier}, noise = {self.noise!r}"
             raise ConfigError(f"{given}: noise hides nothing without clip-norm; give clip-norm or leave out the noise")
@@ -45,6 +53,25 @@ class Aggregation:
                 'clip-norm bounds an update, and rule = "mean" multiplies it by the number of samples in a sum; '
                 'with secure = true use rule = "uniform"'
             )
+
+    def _check_optimiser(self) -> None:
+        own = {"none": (), "momentum": ("server_lr", "beta1")}.get(self.server_optimiser, _OF_OPTIMISERS)
+        idle = [name for name in _OF_OPTIMISERS if name not in own and getattr(self, name) is not None]
+        if idle:
+            raise ConfigError(
+                f"{', '.join(name.replace('_', '-') for name in idle)}: server-optimiser = {self.server_optimiser!r} "
+                "has no such setting; leave it out, or choose another server-optimiser"
+            )
+
+    @property
+    def optimiser(self) -> ServerOptimiser | None:
+        """The server optimiser, with its defaults; None: models go to the mean."""
+        if self.server_optimiser == "none":
+            return None
+        lr = (1.0 if self.server_optimiser == "momentum" else LR) if self.server_lr is None else self.server_lr
+        defaults = {"beta1": MOMENTUM, "beta2": DECAY, "tau": TAU}
+        own = {name: getattr(self, name) for name in defaults if getattr(self, name) is not None}
+        return ServerOptimiser(self.server_optimiser, lr, **{**defaults, **own})
 
 
 def centre(arrays: Array, weights: Array, start: Start, rule: Rule) -> Array:

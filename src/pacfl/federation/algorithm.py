@@ -22,6 +22,7 @@ from pacfl.federation.checks import (
 )
 from pacfl.federation.message import ClientId, Message, nbytes
 from pacfl.federation.private import Promise
+from pacfl.federation.server_optimiser import Moments, ServerOptimiser, step
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.mixture import Weights, each
 from pacfl.learning.model import Model
@@ -38,6 +39,7 @@ class State:
     # (rows, classes) of the samples that models were trained on, with label_prior. Rows of 0, and of models beyond the
     # last row: not trained yet. Whoever copies a model copies its row.
     class_shares: NDArray[np.float64] | None = field(default=None, kw_only=True)
+    moments: Moments | None = field(default=None, kw_only=True)  # with a server optimiser; copied with models, too
 
 
 S = TypeVar("S", bound=State)
@@ -74,6 +76,7 @@ class Algorithm:
     # Whether a client's model is a mixture. If `train` trains several models, it trains all in their order, and the
     # client's memory has their `weights` afterwards.
     mixes: ClassVar[bool] = False
+    steps: ClassVar[bool] = False  # whether an `aggregate` of its own gives `optimiser` to `cluster_mean`
     local_normalisation: ClassVar[bool] = False  # whether layers with running statistics stay at the clients
     public_uploads: ClassVar[tuple[str, ...]] = ()  # uploaded arrays that reveal at most the number of samples
     # What `aggregate` needs of each uploaded array, with secure aggregation; declared by whoever averages otherwise
@@ -90,6 +93,9 @@ class Algorithm:
             raise ConfigError(f"label-prior = true: {why}; leave out label-prior")
         if self.aggregation.secure and (why := self.no_secure()):
             raise ConfigError(f"secure = true: {why}; leave out secure")
+        if self.aggregation.optimiser is not None and (why := self.no_server_optimiser()):
+            kind = self.aggregation.server_optimiser
+            raise ConfigError(f"server-optimiser = {kind!r}: {why}; leave out server-optimiser")
 
     def no_label_prior(self) -> str | None:
         """Why these settings exclude the label prior, whatever the model and the data; None if they do not."""
@@ -103,6 +109,18 @@ class Algorithm:
         if own.aggregate is not Algorithm.aggregate and own.sums is Algorithm.sums:
             return f"{own.__name__} averages in a way of its own, and does not declare by `sums` that sums are enough"
         return None
+
+    def no_server_optimiser(self) -> str | None:
+        """Why models cannot step by the server optimiser of the aggregation; None if they can."""
+        own = type(self)
+        if own.aggregate is not Algorithm.aggregate and not own.steps:
+            return f"{own.__name__} moves its models in a way of its own"
+        return None
+
+    @property
+    def optimiser(self) -> ServerOptimiser | None:
+        """What the server's models step by; None: they go to the mean."""
+        return self.aggregation.optimiser
 
     def code(self) -> dict[str, str]:
         """The digests of code and files that settings name, by these names: part of what decides a result."""
@@ -137,7 +155,7 @@ class Algorithm:
 
     def aggregate(self, state: Any, uploads: Sequence[Upload]) -> Any:
         """Take the uploads of a round into account; there may be none."""
-        return cluster_mean(state, uploads, self.aggregation)
+        return cluster_mean(state, uploads, self.aggregation, self.optimiser)
 
     def trained_row(self, state: Any, upload: Upload) -> int | None:
         """The row of models that an upload is averaged into; None if it is averaged into another model."""
@@ -221,14 +239,29 @@ def _given(algorithm: Algorithm) -> str:
     return f"{type(algorithm).__name__}({', '.join(f'{name}={value!r}' for name, value in own.items())})"
 
 
-def cluster_mean(state: S, uploads: Sequence[Upload], aggregation: Aggregation) -> S:
-    """Each cluster's model becomes the mean of its members' uploads, by the rule; without uploads it stays."""
+def cluster_mean(
+    state: S, uploads: Sequence[Upload], aggregation: Aggregation, optimiser: ServerOptimiser | None = None
+) -> S:
+    """Each cluster's model becomes the mean of its members' uploads, by the rule; without uploads it stays.
+
+    With an optimiser it steps by it instead, for the mean update.
+    """
+    if not uploads:
+        return state
     models = state.models.copy()
+    moments = None if optimiser is None else state.moments or optimiser.before(models.shape[1])
+    moments = moments and moments.rows(range(len(models)))
     for k in range(len(models)):
         members = [u for u in uploads if state.cluster_of[u.client] == k]
-        if members:
-            models[k] = mean(members, "w", aggregation, state.models[k])
-    return replace(state, models=models) if uploads else state
+        if not members:
+            continue
+        centre = mean(members, "w", aggregation, state.models[k])
+        if optimiser is not None and moments is not None:
+            update = centre - state.models[k]
+            moved, moments.first[k], moments.second[k] = step(optimiser, update, moments.first[k], moments.second[k])
+            centre += moved - update  # to the bit the mean, where the step is the update
+        models[k] = centre
+    return replace(state, models=models, moments=moments)
 
 
 def shares(uploads: Sequence[Upload]) -> NDArray[np.float64]:

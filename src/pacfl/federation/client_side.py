@@ -99,6 +99,11 @@ class ClientSide:
                 "noise-multiplier adds noise to running variances, which may then be negative; leave normalisation at "
                 'the clients ([model] batch-norm = "local"), or use nn.GroupNorm'
             )
+        if setup.algorithm.optimiser is not None and shared.any():
+            raise ConfigError(
+                "a server optimiser takes steps with running variances, which may then be negative; leave "
+                'normalisation at the clients ([model] batch-norm = "local"), or use nn.GroupNorm'
+            )
         x = setup.pool.train.x
         self.engine = build_engine(
             setup.engine, setup.model, x.shape[1:], setup.device, setup.learning, integers=x.dtype.kind == "i"

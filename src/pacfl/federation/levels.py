@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from pacfl.federation.message import ClientId
+from pacfl.federation.server_optimiser import Moments
 from pacfl.subspace.hierarchy import Linkage, dendrogram
 
 Array = NDArray[np.float64]
@@ -72,6 +73,7 @@ class Trial:
     parents: tuple[int, ...]  # the row of models that each part started from
     gains: tuple[tuple[int, ClientId, float, float], ...] = ()  # round, client, as received, as personal
     class_shares: Array | None = None  # (parts, classes) of the samples that models were last trained on
+    moments: Moments | None = None  # of the server optimiser, if there is one
 
 
 @dataclass(frozen=True, eq=False)

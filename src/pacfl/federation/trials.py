@@ -85,7 +85,7 @@ def aggregate(state: PACFLState, uploads: Sequence[Upload], aggregation: Aggrega
     """The uploads of a round: those of parts that are tried are averaged apart; then trials end and begin."""
     levels = levels_of(state)
     trying = {u.client for u in uploads if in_part(levels, u.client)}
-    after = cluster_mean(state, [u for u in uploads if u.client not in trying], aggregation)
+    after = cluster_mean(state, [u for u in uploads if u.client not in trying], aggregation, aggregation.optimiser)
     trials = tuple(_trained(trial, levels.rounds, uploads, trying, aggregation) for trial in levels.trials)
     after = replace(after, levels=replace(levels, trials=trials, rounds=levels.rounds + 1))
     return _begun(_ended(after), linkage)
@@ -95,7 +95,8 @@ def _trained(trial: Trial, t: int, uploads: Sequence[Upload], trying: Set[Client
     """A trial with the models of its parts after a round, and the gains that its clients report."""
     own = [u for u in uploads if u.client in trial.part_of]
     of_parts = [u for u in own if u.client in trying]
-    parts = cluster_mean(State(trial.models, trial.part_of), of_parts, aggregation)
+    parts = State(trial.models, trial.part_of, moments=trial.moments)
+    parts = cluster_mean(parts, of_parts, aggregation, aggregation.optimiser)
     if any(CLASS_COUNTS in u.content for u in of_parts):
         trial = replace(trial, class_shares=_trained_shares(trial, of_parts, aggregation))
     gains = []
@@ -104,7 +105,7 @@ def _trained(trial: Trial, t: int, uploads: Sequence[Upload], trying: Set[Client
             received, personal = (u.content["scores"][:, 0] - u.content["scores"][:, 1]).astype(np.float64)
             sign = 1.0 if u.client in trying else -1.0
             gains.append((t, u.client, sign * float(received), sign * float(personal)))
-    return replace(trial, models=parts.models, gains=(*trial.gains, *gains))
+    return replace(trial, models=parts.models, moments=parts.moments, gains=(*trial.gains, *gains))
 
 
 def _trained_shares(trial: Trial, uploads: Sequence[Upload], aggregation: Aggregation) -> Array:
@@ -208,7 +209,8 @@ def _proposed(state: PACFLState, group: int, linkage: Linkage) -> Trial | None:
     part_of = {clients[i]: p for p, part in enumerate(divided) for i in part}
     trained = [_shares(state.class_shares, parent) for parent in parents]
     shares = None if any(own is None for own in trained) else np.array(trained)
-    return Trial(group, part_of, state.models[list(parents)], parents, class_shares=shares)
+    moments = state.moments and state.moments.rows(parents)
+    return Trial(group, part_of, state.models[list(parents)], parents, class_shares=shares, moments=moments)
 
 
 def _ended(state: PACFLState) -> PACFLState:
@@ -244,9 +246,14 @@ def _used(state: PACFLState, trial: Trial) -> PACFLState:
         shares = np.vstack([shares, np.zeros((len(models) - len(shares), shares.shape[1]))])
         for part, row in rows.items():
             shares[row] = trial.class_shares[part]
+    moments = state.moments and state.moments.rows(range(len(models)))
+    if moments is not None and trial.moments is not None:
+        for part, row in rows.items():
+            moments.first[row], moments.second[row] = trial.moments.first[part], trial.moments.second[part]
     levels = levels_of(state)
     divided = replace(levels, rows={**levels.rows, trial.group: tuple(rows.values())})
-    return replace(state, models=np.stack(models), cluster_of=cluster_of, class_shares=shares, levels=divided)
+    state = replace(state, models=np.stack(models), class_shares=shares, moments=moments)
+    return replace(state, cluster_of=cluster_of, levels=divided)
 
 
 def _documented(state: PACFLState, decision: Decision) -> PACFLState:

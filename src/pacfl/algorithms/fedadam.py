@@ -1,0 +1,28 @@
+from dataclasses import dataclass
+from typing import final
+
+from pacfl.federation.algorithm import Algorithm
+from pacfl.federation.server_optimiser import DECAY, LR, MOMENTUM, OWN, TAU, ServerOptimiser
+from pacfl.settings import Positive, ShareBelowOne
+
+
+@final
+@dataclass(frozen=True)
+class FedAdam(Algorithm):
+    """Reddi and others (2021), Algorithm 2: the mean update of FedAvg is a gradient for Adam at the server.
+
+    Δ = Σ n_i (w_i - w) / Σ n_i, m <- beta1 m + (1 - beta1) Δ, v <- beta2 v + (1 - beta2) Δ², from v = tau², and
+    w <- w + server_lr m / (√v + tau), in every coordinate.
+    """
+
+    server_lr: Positive = LR
+    beta1: ShareBelowOne = MOMENTUM
+    beta2: ShareBelowOne = DECAY
+    tau: Positive = TAU
+
+    @property
+    def optimiser(self) -> ServerOptimiser:
+        return ServerOptimiser("adam", self.server_lr, self.beta1, self.beta2, self.tau)
+
+    def no_server_optimiser(self) -> str:
+        return OWN
