@@ -3,12 +3,13 @@
 from pacfl.subspace.agreement import adjusted_rand_index, match
 from pacfl.subspace.angles import principal_angles
 from pacfl.subspace.classes import ClassSignatures, class_signatures
-from pacfl.subspace.clustering import Clustering, GivenCut, assign_newcomers, cluster, evidence_of
+from pacfl.subspace.clustering import Clustering, GivenCut, Landmarks, assign_newcomers, evidence_of
 from pacfl.subspace.dependence import DependenceWarning, Neighbours, neighbours
 from pacfl.subspace.diagnosis import Diagnosis, diagnose
 from pacfl.subspace.divergence import bhattacharyya, kl, mmd
 from pacfl.subspace.explanation import Explanation, explain
 from pacfl.subspace.hierarchy import LINKAGES, Linkage, agglomerate, agglomerate_into
+from pacfl.subspace.method import METHODS, Method, cluster
 from pacfl.subspace.newcomers import Assignment, MergeSuggestion, place
 from pacfl.subspace.noise_scale import noise_scale, rescale_by_noise
 from pacfl.subspace.proximity import MEASURES, Measure, extend, newcomer_rows, proximity
@@ -21,6 +22,7 @@ __all__ = [
     "COMPARES",
     "LINKAGES",
     "MEASURES",
+    "METHODS",
     "Assignment",
     "Choice",
     "ClassSignatures",
@@ -33,9 +35,11 @@ __all__ = [
     "Evidence",
     "Explanation",
     "GivenCut",
+    "Landmarks",
     "Linkage",
     "Measure",
     "MergeSuggestion",
+    "Method",
     "Neighbours",
     "RankWarning",
     "SignatureStream",

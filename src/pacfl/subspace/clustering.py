@@ -21,12 +21,22 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
+class Landmarks:
+    """The clients by whom all others were placed, by their positions."""
+
+    clients: NDArray[np.intp]  # (l,) those who were clustered first: the proximity is theirs
+    members: NDArray[np.intp]  # (m,) of all clusters, with whom others are compared
+    clusters: NDArray[np.intp]  # (m,) theirs
+    limit: float  # in units of noise: whoever is further from the members of all clusters in the mean is in none
+
+
+@dataclass(frozen=True, eq=False)
 class Clustering:
     """The angles between clients, the threshold that cuts their dendrogram, and the cluster of each client."""
 
     measure: Measure
     linkage: Linkage
-    proximity: Array  # (n, n) degrees, as measured
+    proximity: Array  # (n, n) degrees, as measured; with landmarks, (l, l) of those who were clustered first
     noise_scale: Array  # (n,) degrees of sampling noise
     reference_scale: float | None  # degrees, if the rescaled proximity is what is cut; None if the proximity itself
     threshold: float  # degrees
@@ -34,6 +44,7 @@ class Clustering:
     evidence: dict[str, Any]  # of pacfl.subspace.Evidence, ready for JSON
     classes: ClassClusters | None = None  # where classes were compared
     inputs: "InputsCut | None" = None  # beside classes: how the same clients are cut by their inputs
+    landmarks: Landmarks | None = None  # where only some clients were clustered exactly (pacfl.subspace.landmarks)
 
     @property
     def by_columns(self) -> bool:
@@ -54,7 +65,8 @@ class Clustering:
         if self.reference_scale is None:
             return self.proximity
         farthest = self.evidence.get("random_angle")
-        return rescale_by_noise(self.proximity, self.noise_scale, self.reference_scale, farthest)
+        noise = self.noise_scale if self.landmarks is None else self.noise_scale[self.landmarks.clients]
+        return rescale_by_noise(self.proximity, noise, self.reference_scale, farthest)
 
     def input_distances(self) -> Array:
         """Angles between all data of clients, each as if it had the noise of a typical client, in degrees."""
@@ -73,6 +85,8 @@ class Clustering:
 
     def subset(self, clients: Sequence[int]) -> "Clustering":
         """The same clustering of some of the clients, by their positions."""
+        if self.landmarks is not None:
+            raise ValueError("clients that were placed by landmarks cannot be separated from these")
         rows = np.asarray(clients, dtype=np.intp)
         known = self.evidence.get("not_judged") or {}
         left = {str(i): known[str(row)] for i, row in enumerate(rows.tolist()) if str(row) in known}

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import linkage as scipy_linkage
 from scipy.optimize import brentq
-from scipy.spatial.distance import pdist, squareform
+from scipy.spatial.distance import cdist, pdist, squareform
 from scipy.stats import chi2
 
 from pacfl.subspace.hierarchy import Linkage
@@ -42,7 +42,7 @@ def null_limits(
         return null_limits(*twice, linkage, error_rate, rng)
     if n < 2:
         return np.ones(1), 1.0
-    spectrum = noise_spectrum(_dimension(energies))
+    spectrum = noise_spectrum(noise_dimension(energies))
     bounded = _bounded(energies)
     panel = min(n, PANEL)
     pairs = np.triu_indices(panel, 1)
@@ -97,16 +97,41 @@ def _null_draw(
     n = len(noise_scale)
     panel = np.arange(n) if n <= PANEL else rng.choice(n, PANEL, replace=False)
     scale = noise_scale[panel]
-    energy = energies[panel, rng.integers(energies.shape[1], size=len(panel))]
-    noise = rng.standard_normal((len(panel), len(spectrum))) * np.sqrt(spectrum)
-    noise *= (scale * np.sqrt(energy / 2 / (noise**2).sum(axis=1)))[:, None]
-    distances: Array = pdist(noise)
+    distances: Array = pdist(_noise(scale, energies[panel], spectrum, rng))
     if not known:
         scale = np.maximum(nearest(squareform(distances)), RESOLUTION)
     i, j = pairs
     squares = scale**2 / 2
     ratios: Array = distances / np.sqrt(squares[i] + squares[j])
     return ratios
+
+
+def _noise(scale: Array, energies: Array, spectrum: Array, rng: np.random.Generator) -> Array:
+    """What sampling adds to the common signature, for each client: (n, directions of noise)."""
+    energy = energies[np.arange(len(scale)), rng.integers(energies.shape[1], size=len(scale))]
+    noise: Array = rng.standard_normal((len(scale), len(spectrum))) * np.sqrt(spectrum)
+    noise *= (scale * np.sqrt(energy / 2 / (noise**2).sum(axis=1)))[:, None]
+    return noise
+
+
+def placing_limit(
+    noise_scale: Array, energies: Array, members: int, n: int, error_rate: float, rng: np.random.Generator
+) -> float:
+    """The mean distance from `members` clients that some of n clients of their distribution passes by chance.
+
+    In units of noise; with probability error_rate in all. noise_scale (m,), energies (m, draws): of clients drawn at
+    random from the n, two or more. The noise is that of `null_limits`.
+    """
+    spectrum, bounded = noise_spectrum(noise_dimension(energies)), _bounded(energies)
+    maxima = np.empty(SIMULATIONS)
+    for i in range(SIMULATIONS):
+        drawn = rng.integers(len(noise_scale), size=members + PANEL)
+        scale = noise_scale[drawn]
+        noise = _noise(scale, bounded[drawn], spectrum, rng)
+        squares = scale**2 / 2
+        pairs = np.sqrt(np.add.outer(squares[members:], squares[:members]))
+        maxima[i] = (cdist(noise[members:], noise[:members]) / pairs).mean(axis=1).max()
+    return _limit(maxima, error_rate * PANEL / n, ACCURACY)
 
 
 def highest(tree: Array, n: int) -> Array:
@@ -135,12 +160,12 @@ def noise_energies(proximity: Array, own: Sequence[Array]) -> Array:
     measured = [a**2 / np.mean(a**2) if a.any() else np.empty(0) for a in own]
     draws = max((len(m) for m in measured), default=0) or SIMULATIONS
     some = [np.resize(m, draws) for m in measured if len(m)]
-    dimension = _dimension(np.stack(some)) if some else _neighbourhood_dimension(proximity)
+    dimension = noise_dimension(np.stack(some)) if some else _neighbourhood_dimension(proximity)
     normal = chi2.ppf((np.arange(draws) + 0.5) / draws, dimension) / dimension
     return np.stack([np.resize(m, draws) if len(m) else normal for m in measured])
 
 
-def _dimension(energies: Array) -> float:
+def noise_dimension(energies: Array) -> float:
     """Of normal noise with this spread; one client, whatever it sends, hardly changes it."""
     spreads = energies.var(axis=1)
     return float(2 / max(np.minimum(spreads, MOST_SPREAD * np.median(spreads)).mean(), 1e-3))

@@ -113,6 +113,19 @@ def newcomer_rows(old: Signatures, new: Signatures, measure: Measure = "smallest
     return rows
 
 
+def angles_between(
+    left: Floats, right: Floats, left_ranks: NDArray[np.intp], right_ranks: NDArray[np.intp], measure: Measure
+) -> Floats:
+    """Angles between every two of (p, m, features) and (q, n, features), which were checked before: (m, n), degrees.
+
+    Bases with fewer directions than p or q, `left_ranks` (m,) and `right_ranks` (n,), end in zero vectors.
+    """
+    angles = np.empty((left.shape[1], right.shape[1]), dtype=np.result_type(left, right))
+    for rows, columns, block in _blocks(left, right, left_ranks, right_ranks, measure, triangle=False):
+        angles[rows, columns] = block
+    return angles
+
+
 def _enlarged(square: Array, n: int) -> Array:
     """A copy in the corner of an (n, n) matrix. By threads: most of the time goes into the first use of memory."""
     enlarged = np.empty((n, n))
