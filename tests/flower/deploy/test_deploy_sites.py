@@ -265,9 +265,7 @@ def secure(folder: Path, on: bool = True) -> None:
     layout.approve(folder, approval.build(app.parent))
 
 
-def test_with_secure_sums_other_sites_are_to_trust_a_new_key(
-    deployment: Path, superlink: SuperLink, tmp_path: Path
-) -> None:
+def test_with_secure_sums_other_sites_are_to_trust_a_new_key(deployment: Path, tmp_path: Path) -> None:
     """Where their folders are elsewhere; those of one machine are written by the command."""
     alone = tmp_path / "server"
     for on in (False, True):

@@ -114,9 +114,10 @@ def rekey(folder: Path, name: str, key: Path | None = None) -> Outcome:
                 trust.write(folder, deployment.sites)
     except ServerDownError as error:
         raise _down(folder, error) from None
-    steps = () if key is None else (f"the site starts again with the key {new}",)
-    steps += () if deployment is not None and deployment.one_machine else _to_trust(server, name, new)
-    return Outcome(name, new, None if site is None else _existing(site), former=former, next_steps=steps)
+    restart = () if key is None else (f"the site starts again with the key {new}",)
+    others = () if deployment is not None and deployment.one_machine else _to_trust(server, name, new)
+    existing = None if site is None else _existing(site)
+    return Outcome(name, new, existing, former=former, next_steps=(*restart, *others))
 
 
 def _to_trust(server: Path, name: str, key: str) -> tuple[str, ...]:
