@@ -92,7 +92,7 @@ def test_a_full_disk_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) 
     pixels = images.PixelFile((2, 2))
     with Path("/dev/full").open("wb", buffering=0) as full:
         monkeypatch.setattr(pixels, "_file", full)
-        with pytest.raises(DataError, match=r"No space left on device.*--resize.*TMPDIR"):
+        with pytest.raises(DataError, match=r"No space left on device.*TMPDIR.*--resize"):
             pixels.append(np.zeros((2, 2), np.uint8))
 
 
@@ -106,6 +106,18 @@ def test_unequal_images_are_refused_with_their_median_size(tmp_path: Path) -> No
     ):
         read_samples(folder, Reading())
     assert read_samples(folder, Reading(resize=(20, 30))).x.shape == (5, 30, 20, 3)
+
+
+def test_newcomers_are_not_told_to_resize_where_the_federation_did_not(tmp_path: Path, run: Run) -> None:
+    """`join` has no --resize: newcomers are prepared as the federation was."""
+    sites = [write_images(tmp_path / name, [(10, 8)] * 40) for name in "ab"]
+    assert run("cluster", *sites, "-o", tmp_path / "f")[0] == 0
+    odd = write_images(tmp_path / "odd", [(10, 8), (20, 30)])
+    code, _, err = run("join", tmp_path / "f", odd)
+    assert code == 1
+    assert "--resize" not in err
+    assert "save all of" in err
+    assert "size of the federation's images" in " ".join(err.split())
 
 
 def test_the_suggested_size_is_that_of_images_as_they_are_shown(tmp_path: Path) -> None:

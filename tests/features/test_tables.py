@@ -13,7 +13,7 @@ from pyarrow import parquet
 from pacfl.errors import DataError
 from pacfl.features.cells import MISSING, typed
 from pacfl.features.reading import Reading, read_samples
-from pacfl.features.tables import kind_of, read_table, row_of, stem_of
+from pacfl.features.tables import kind_of, read_table, row_of, stem_of, text_columns
 from pacfl.signatures import cluster_files
 
 TEXT = "größe,name,alt\n1.5,Müller,True\n2.5,Café,False\n"
@@ -142,11 +142,30 @@ def test_names_may_have_line_ends_and_may_be_missing(tmp_path: Path) -> None:
     assert row_of(read_table(path), 1) == 3
 
 
-def test_columns_of_the_same_name_are_refused_where_names_matter(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "a,b,a\n1,2,3\n")
-    with pytest.raises(DataError, match="'a' name several columns; rename"):
-        read_table(path)
-    assert read_samples(path, Reading()).x.tolist() == [[1, 2, 3]]
+def test_columns_of_the_same_name_are_refused(tmp_path: Path) -> None:
+    """By name, however the table is read; nobody can say which of them is meant."""
+    twice = write(tmp_path / "a.csv", "a,b,a,y\n1,2,3,0\n4,5,6,1\n")
+    whole = tmp_path / "a.parquet"
+    parquet.write_table(pa.table([[1.0, 4.0], [2.0, 5.0], [3.0, 6.0], ["p", "q"]], names=["a", "b", "a", "y"]), whole)
+    for path in (twice, whole):
+        with pytest.raises(DataError, match="'a' names several columns; rename"):
+            read_table(path)
+        with pytest.raises(DataError, match=r"'a' names several columns; rename all but one of each, or .* --drop"):
+            read_samples(path, Reading(drop=("y",)))
+        with pytest.raises(DataError, match="'a' names several columns"):
+            read_samples(path, Reading(drop=("y",), labels="a"))
+        with pytest.raises(DataError, match="'a' names several columns; rename"):
+            text_columns(path, ["y", "a"])
+        assert text_columns(path, ["y"])[0][0] in ("p", "0"), "the others do not matter"
+    assert read_samples(twice, Reading(drop=("a",))).x.tolist() == [[2, 0], [5, 1]]
+    assert read_samples(whole, Reading(drop=("a", "y"))).x.tolist() == [[2], [5]]
+
+
+def test_a_sample_that_looks_like_a_header_with_equal_names_says_so(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "1,1,low\n2,3,high\n")
+    with pytest.raises(DataError, match=r"'1' names several columns; .* if the first row is a sample: --no-header"):
+        read_samples(path, Reading(labels="low"))
+    assert read_samples(path, Reading(labels="2", header=False)).x.tolist() == [[1, 1], [2, 3]]
 
 
 def test_parquet_and_csv_give_the_same_table(tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ class PixelFile:
             self._file.write(image.tobytes())
         except OSError as error:
             raise DataError(
-                f"{tempfile.gettempdir()}: cannot hold the pixels of the images ({error.strerror}); make them smaller "
-                "with --resize, or name a larger place in the environment variable TMPDIR"
+                f"{tempfile.gettempdir()}: cannot hold the pixels of the images ({error.strerror}); name a larger "
+                "place in the environment variable TMPDIR, or sign smaller images: --resize"
             ) from None
         self.shape = (self.shape[0] + 1, *self.shape[1:])
 
@@ -96,7 +96,7 @@ def _all_pixels(path: Path, files: list[Path], how: "Reading") -> tuple[Any, lis
             first = image
             images = PixelFile(image.shape) if len(files) * image.size > LARGE else []
         elif image.shape != first.shape:
-            raise _unequal(path, files, (read[0], first), (file, image))
+            raise _unequal(path, files, (read[0], first), (file, image), how.as_newcomers)
         images.append(image)
         read.append(file)
     if not read:
@@ -119,10 +119,19 @@ class SkippedWarning(UserWarning):
         super().__init__(f"{folder}: {len(files)} of {n} images cannot be read and were left out: {listed}{more}")
 
 
-def _unequal(path: Path, files: list[Path], one: tuple[Path, Array], other: tuple[Path, Array]) -> DataError:
+def _unequal(
+    path: Path, files: list[Path], one: tuple[Path, Array], other: tuple[Path, Array], as_newcomers: bool
+) -> DataError:
     """What to do about images of different sizes: the median size is suggested."""
     from PIL import Image
 
+    (file, first), (another, second) = one, other
+    what = f"{another}: is {_size(second)}, {file.name} is {_size(first)}"
+    if as_newcomers:
+        return DataError(
+            f"{what}; the federation's images were not resized, so newcomers' are not either: save all of {path} in "
+            "the size of the federation's images"
+        )
     sizes = []
     for file in files[:: -(-len(files) // MOST_MEASURED)]:
         try:
@@ -132,10 +141,9 @@ def _unequal(path: Path, files: list[Path], one: tuple[Path, Array], other: tupl
         except Exception:  # whether it can be read is not asked here
             continue
     width, height = (int(np.median(side)) for side in zip(*sizes, strict=True))
-    (file, first), (another, second) = one, other
     return DataError(
-        f"{another}: is {_size(second)}, {file.name} is {_size(first)}; make all of {path} equal with "
-        f"--resize {width}x{height}, their median size, or a smaller one. All clients must use the same"
+        f"{what}; make all of {path} equal with --resize {width}x{height}, their median size, or a smaller one. All "
+        "clients must use the same"
     )
 
 

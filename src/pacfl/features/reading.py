@@ -51,6 +51,7 @@ class Reading:
     text: str | None = None  # column of a table, or field of JSON lines, that holds texts
     schema: Schema | None = None  # what the columns of a table are
     skip_unreadable: bool = False  # leave out images that cannot be read
+    as_newcomers: bool = field(default=False, compare=False, repr=False)  # no option: prepared as a federation was
     on_progress: Progress | None = field(default=None, compare=False, repr=False)  # no option: what shows progress
 
     @property
@@ -115,7 +116,7 @@ class Reading:
         width, height, grey, preprocess = found.groups()
         size = None if width is None else (int(width), int(height))
         known = PREPROCESSES[PREPROCESSES.index(preprocess)]
-        return replace(self, resize=size, grey=grey is not None, preprocess=known)
+        return replace(self, resize=size, grey=grey is not None, preprocess=known, as_newcomers=True)
 
 
 class Samples(NamedTuple):

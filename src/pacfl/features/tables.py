@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -85,9 +86,7 @@ def read_table(path: Path, header: bool | None = None, as_text: bool = False) ->
         origin = {"first_row": "2" if layout.has_header else "1", "path": str(path)}
         origin |= {"encoding": layout.encoding, "delimiter": layout.delimiter}
     names = [" ".join("".join(c if c.isprintable() else " " for c in name).split()) for name in names]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DataError(f"{path}: {', '.join(map(repr, twice))} name several columns; rename all but one of each")
+    _check_different(path, names, "rename all but one of each")
     return pa.table(columns, names=names).replace_schema_metadata(origin)
 
 
@@ -130,9 +129,7 @@ def read_csv(path: Path, how: "Reading") -> Table:
 
 def read_parquet(path: Path, how: "Reading") -> Table:
     """Features (n, columns), labels and groups (n,), and names of columns."""
-    from pyarrow import parquet
-
-    table = parquet.read_table(path)
+    table = _parquet(path)
     names = table.column_names
     labels_at, group_at, features_at = _columns(path, names, how)
     read = {i: table.column(i).to_numpy() for i in features_at}
@@ -147,13 +144,12 @@ def read_parquet(path: Path, how: "Reading") -> Table:
 def text_columns(path: Path, wanted: Sequence[str], header: bool | None = None) -> list[list[str]]:
     """Some columns of a CSV or Parquet file, as text; missing cells of Parquet are empty."""
     if kind_of(path) in PARQUET_KINDS:
-        from pyarrow import parquet
-
-        table = parquet.read_table(path)
+        table = _parquet(path)
         names = table.column_names
     else:
         layout = _layout(path, header)
         table, names = _parse(path, layout, numbers=set()), layout.names
+    _check_different(path, [name for name in names if name in wanted], "rename all but one of each")
     lacking = [name for name in wanted if name not in names]
     if lacking:
         raise DataError(f"{path}: has no column {lacking[0]!r}; its columns are {', '.join(names[:20])}")
@@ -230,14 +226,21 @@ def _parse(path: Path, layout: Layout, numbers: set[int]) -> Any:
     )
 
 
+def _parquet(path: Path) -> Any:
+    """All columns of a file, also those of one name, which pyarrow's reader of data sets does not take."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        return file.read()
+
+
 def _parquet_columns(path: Path) -> tuple[list[Any], list[str]]:
     """Columns of the types that `read_table` gives."""
     import pyarrow as pa
     from pyarrow import compute as pc
-    from pyarrow import parquet
     from pyarrow import types as kinds
 
-    table = parquet.read_table(path)
+    table = _parquet(path)
     columns = []
     for column in table.columns:
         kind = column.type.value_type if kinds.is_dictionary(column.type) else column.type
@@ -261,8 +264,20 @@ def _columns(path: Path, names: list[str], how: "Reading") -> tuple[int | None, 
     features = [i for i, name in enumerate(names) if name not in (*dropped, *special)]
     if not features:
         raise DataError(f"{path}: has no columns left to be features")
+    sample = "; if the first row is a sample: --no-header" if kind_of(path) in CSV_KINDS and how.header is None else ""
+    used = [name for name in names if name not in dropped]
+    _check_different(path, used, f"rename all but one of each, or leave all of them out with --drop{sample}")
     labels_at, group_at = (None if name is None else names.index(name) for name in (how.labels_at, how.group))
     return labels_at, group_at, features
+
+
+def _check_different(path: Path, names: Sequence[str], remedy: str) -> None:
+    """Refuse a name that several columns have: nobody can say which is meant, or whether they are the same."""
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
+    if twice:
+        more = f" and {len(twice) - 5} more" if len(twice) > 5 else ""
+        several = "names" if len(twice) == 1 else "each name"
+        raise DataError(f"{path}: {', '.join(map(repr, twice[:5]))}{more} {several} several columns; {remedy}")
 
 
 def _numbers(path: Path, table: Any, names: list[str], features_at: list[int], grouped: bool) -> Array:
