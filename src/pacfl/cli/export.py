@@ -9,8 +9,9 @@ import typer
 from pacfl.cli.console import AsJson, app, out
 from pacfl.cli.display import count
 from pacfl.cli.experiments import DataFolder, Runs, needs_torch
+from pacfl.cli.shared_options import sharing
 from pacfl.cli.signature_display import progress_bars
-from pacfl.cli.signature_options import ArrayName, Drop, Grey, Header, Resize, SchemaFile, reading
+from pacfl.cli.signature_options import OF_SIGNATURES, DataOptions, data_options
 from pacfl.errors import DataError
 from pacfl.exporting.formats import FormatName
 from pacfl.folders import recognise
@@ -82,6 +83,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 @app.command()
+@sharing(data_options, "how", without=OF_SIGNATURES)
 def predict(
     model: Annotated[Path, typer.Argument(help="A file that pacfl export wrote, or its folder.")],
     data: Annotated[Path, typer.Argument(help=".npy, .npz, .csv, .parquet, or a folder of images.")],
@@ -91,20 +93,15 @@ def predict(
     cluster: Annotated[int | None, typer.Option(help="Use the model of this cluster.")] = None,
     client: Annotated[str | None, typer.Option(help="Use the model of this client, or of its cluster.")] = None,
     source: Annotated[str | None, typer.Option(help="Use the model for samples of this data set of a mixture.")] = None,
-    array: ArrayName = None,
-    schema: SchemaFile = None,
-    drop: Drop = None,
-    header: Header = None,
-    resize: Resize = None,
-    grey: Grey = False,
+    *,
+    how: DataOptions,
     as_json: AsJson = False,
 ) -> None:
     """Predict with an exported model: a line for each sample, with its class and probabilities, or its values."""
-    how = reading(array, None, drop, header, resize, grey, None, schema=schema)
     from pacfl.exporting.prediction import predict as predict_with
 
     with needs_torch(), progress_bars():
-        found = predict_with(model, data, output, cluster=cluster, client=client, source=source, reading=how)
+        found = predict_with(model, data, output, cluster=cluster, client=client, source=source, reading=how.reading)
     if as_json:
         print(json.dumps(found.content() if output is None else {"file": str(output), **found.about()}))
     elif output is None:

@@ -1,8 +1,7 @@
 """Options that say how data are read and where the dendrogram is cut."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -10,6 +9,13 @@ from pacfl.errors import DataError
 from pacfl.features import read_schema
 from pacfl.features.reading import Preprocess, Reading
 from pacfl.signatures.figures import Picture
+
+OF_ONE_CLIENT: Final = ("hash_labels", "minimum_count")  # options that say how its signature alone is made
+AS_OTHERS_HAVE: Final = (*OF_ONE_CLIENT, "rank", "per_class", "preprocess", "resize", "grey")  # no choice of newcomers
+OF_SIGNATURES: Final = (
+    *(*OF_ONE_CLIENT, "labels", "group", "blocks", "rank", "per_class", "preprocess"),
+    *("encoder", "text", "skip_unreadable"),
+)  # not of predictions
 
 Rank = Annotated[
     int | None,
@@ -104,46 +110,53 @@ Pictures = Annotated[
 ]
 
 
-def reading(
-    array: str | None,
-    per_class: str | None,
-    drop: Sequence[str] | None,
-    header: bool | None,
-    resize: str | None,
-    grey: bool,
-    preprocess: Preprocess | None,
-    labels: str | None = None,
-    hash_labels: Path | None = None,
-    minimum_count: int | None = None,
-    group: str | None = None,
-    blocks: int | None = None,
-    encoder: str | None = None,
-    text: str | None = None,
-    schema: Path | None = None,
-    skip_unreadable: bool = False,
-) -> Reading | None:
-    """The reading that the options describe; None if none was given."""
-    given = (array, per_class, drop, header, resize, grey or None, preprocess, labels, hash_labels, minimum_count)
-    if all(value is None for value in (*given, group, blocks, encoder, text, schema, skip_unreadable or None)):
-        return None
-    return Reading(
-        array,
-        per_class,
-        tuple(drop or ()),
-        header,
-        None if resize is None else _size(resize),
-        grey,
-        preprocess or "raw",
-        labels,
-        hash_labels,
-        minimum_count,
-        group,
-        blocks,
-        encoder,
-        text,
-        None if schema is None else read_schema(schema),
-        skip_unreadable,
-    )
+class DataOptions(NamedTuple):
+    """How data are signed and read, as far as options say it."""
+
+    rank: int | None
+    reading: Reading | None
+
+
+def data_options(
+    labels: Labels = None,
+    hash_labels: HashLabels = None,
+    minimum_count: MinimumCount = None,
+    group: Group = None,
+    blocks: Blocks = None,
+    rank: Rank = None,
+    per_class: PerClass = None,
+    preprocess: Prepare = None,
+    encoder: Encoder = None,
+    text: Text = None,
+    array: ArrayName = None,
+    schema: SchemaFile = None,
+    drop: Drop = None,
+    header: Header = None,
+    resize: Resize = None,
+    grey: Grey = False,
+    skip_unreadable: SkipUnreadable = False,
+) -> DataOptions:
+    """The rank, and the reading that the options describe; None if none was given."""
+    options = {
+        "labels": labels,
+        "hash_labels": hash_labels,
+        "minimum_count": minimum_count,
+        "group": group,
+        "blocks": blocks,
+        "per_class": per_class,
+        "preprocess": preprocess,
+        "encoder": encoder,
+        "text": text,
+        "array": array,
+        "header": header,
+        "grey": grey or None,
+        "skip_unreadable": skip_unreadable or None,
+        "schema": None if schema is None else read_schema(schema),
+        "drop": tuple(drop) if drop else None,
+        "resize": None if resize is None else _size(resize),
+    }
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    return DataOptions(rank, Reading(**given) if given else None)
 
 
 def class_list(text: str | None) -> list[str] | None:

@@ -11,31 +11,18 @@ from rich.markup import escape
 
 from pacfl.cli.console import AsJson, app, note, out
 from pacfl.cli.federation_display import print_federation, print_joined, print_left, print_replaced
+from pacfl.cli.shared_options import sharing
 from pacfl.cli.signature_display import print_explanation, print_signature, progress_bars
 from pacfl.cli.signature_options import (
-    ArrayName,
-    Blocks,
+    AS_OTHERS_HAVE,
+    OF_ONE_CLIENT,
     Classes,
-    Drop,
-    Encoder,
-    Grey,
-    Group,
-    HashLabels,
-    Header,
+    DataOptions,
     Key,
-    Labels,
-    MinimumCount,
-    PerClass,
     Pictures,
-    Prepare,
-    Rank,
-    Resize,
-    SchemaFile,
-    SkipUnreadable,
-    Text,
     class_list,
+    data_options,
     degrees_of,
-    reading,
 )
 from pacfl.errors import MissingLibraryError
 from pacfl.features.images import SkippedWarning
@@ -59,28 +46,13 @@ NO_SIGNATURES: Final[Mapping[Kind, str]] = dict.fromkeys(("run", "runs"), "runs 
 
 
 @app.command()
+@sharing(data_options, "how")
 def sign(
     data: Annotated[
         Path, typer.Argument(help=".npy, .npz, .csv, .parquet, .txt, .jsonl, or a folder of images or texts.")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The signature file to write, NAME.sig.")],
-    labels: Labels = None,
-    hash_labels: HashLabels = None,
-    minimum_count: MinimumCount = None,
-    group: Group = None,
-    blocks: Blocks = None,
-    rank: Rank = None,
-    per_class: PerClass = None,
-    preprocess: Prepare = None,
-    encoder: Encoder = None,
-    text: Text = None,
-    array: ArrayName = None,
-    schema: SchemaFile = None,
-    drop: Drop = None,
-    header: Header = None,
-    resize: Resize = None,
-    grey: Grey = False,
-    skip_unreadable: SkipUnreadable = False,
+    how: DataOptions,
     epsilon: Annotated[
         float | None, typer.Option(help="Hide every single sample, with this epsilon of differential privacy.")
     ] = None,
@@ -92,17 +64,13 @@ def sign(
     as_json: AsJson = False,
 ) -> None:
     """Write the signature of your data: the one small file that you share."""
-    how = reading(
-        *(array, per_class, drop, header, resize, grey, preprocess, labels, hash_labels, minimum_count),
-        *(group, blocks, encoder, text, schema, skip_unreadable),
-    )
     with warnings.catch_warnings(record=True) as caught, progress_bars() as advance:
         warnings.simplefilter("always", UserWarning)
         signature = sign_file(
             data,
             output,
-            rank=rank,
-            reading=how,
+            rank=how.rank,
+            reading=how.reading,
             epsilon=epsilon,
             delta=delta,
             classes=class_list(classes),
@@ -148,6 +116,7 @@ def inspect(file: Annotated[Path, typer.Argument(help="A signature file.")], as_
 
 
 @app.command()
+@sharing(data_options, "how", without=OF_ONE_CLIENT)
 def cluster(
     files: Annotated[list[Path], typer.Argument(help="Signature files, or data files, one for each client.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder to store the federation in.")] = None,
@@ -164,21 +133,8 @@ def cluster(
     ] = None,
     linkage: Annotated[Linkage, typer.Option(help="Between clusters.")] = "average",
     pictures: Pictures = None,
-    labels: Labels = None,
-    group: Group = None,
-    blocks: Blocks = None,
-    rank: Rank = None,
-    per_class: PerClass = None,
-    preprocess: Prepare = None,
-    encoder: Encoder = None,
-    text: Text = None,
-    array: ArrayName = None,
-    schema: SchemaFile = None,
-    drop: Drop = None,
-    header: Header = None,
-    resize: Resize = None,
-    grey: Grey = False,
-    skip_unreadable: SkipUnreadable = False,
+    *,
+    how: DataOptions,
     as_json: AsJson = False,
 ) -> None:
     """Cluster clients by their data, and show the evidence for the clusters."""
@@ -186,11 +142,8 @@ def cluster(
         warnings.simplefilter("always", UserWarning)
         federation = cluster_files(
             files,
-            rank=rank,
-            reading=reading(
-                *(array, per_class, drop, header, resize, grey, preprocess, labels, None, None),
-                *(group, blocks, encoder, text, schema, skip_unreadable),
-            ),
+            rank=how.rank,
+            reading=how.reading,
             compare=compare,
             measure=measure,
             linkage=linkage,
@@ -206,35 +159,19 @@ def cluster(
 
 
 @app.command()
+@sharing(data_options, "how", without=AS_OTHERS_HAVE)
 def join(
     folder: Annotated[Path, typer.Argument(help="Folder of a federation, made by 'pacfl cluster'.")],
     files: Annotated[list[Path], typer.Argument(help="Signature or data files of newcomers.")],
     pictures: Pictures = None,
-    labels: Labels = None,
-    group: Group = None,
-    blocks: Blocks = None,
-    encoder: Encoder = None,
-    text: Text = None,
-    array: ArrayName = None,
-    schema: SchemaFile = None,
-    drop: Drop = None,
-    header: Header = None,
-    skip_unreadable: SkipUnreadable = False,
+    *,
+    how: DataOptions,
     as_json: AsJson = False,
 ) -> None:
     """Assign newcomers to clusters. No other client moves."""
     with warnings.catch_warnings(record=True) as caught, progress_bars() as advance:
         warnings.simplefilter("always", UserWarning)
-        joined = join_files(
-            folder,
-            files,
-            reading=reading(
-                *(array, None, drop, header, None, False, None, labels, None, None),
-                *(group, blocks, encoder, text, schema, skip_unreadable),
-            ),
-            pictures=_drawable(pictures),
-            on_progress=advance,
-        )
+        joined = join_files(folder, files, reading=how.reading, pictures=_drawable(pictures), on_progress=advance)
     print_joined(joined, folder, as_json, _left_out(caught))
     _notes(caught)
 
