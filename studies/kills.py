@@ -83,7 +83,8 @@ def files_of_runs(folder: Path) -> dict[str, bytes]:
         if path.name == "result.json":
             result = {key: value for key, value in json.loads(content).items() if key != "seconds"}
             content = json.dumps(result).encode()
-        if not path.name.startswith(".run.json."):  # of a process killed before its first round
+        killed_early = path.name.startswith(".run.json.")  # before its first round
+        if not killed_early and path.name != "processor.json":
             found[str(path.relative_to(folder))] = content
     return found
 

@@ -1,5 +1,6 @@
 """A tiny grid, run, resumed, exported and shown again."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from pacfl.benchmark.outcome import load, place, save
 from pacfl.errors import DivergedError, StoreError
 from pacfl.experiment.compare import below_local
 from pacfl.experiment.store import RunFolder
+from pacfl.reproduce.missing_runs import run_missing
 from tests.benchmark.tiny import request_of, shrink
 from tests.conftest import Run
 
@@ -81,6 +83,79 @@ def test_stored_and_exported_runs_are_not_run_again(
     again = making.make(request_of(tmp_path / "elsewhere", NAMES, SHIFTS, exported=outcome))
     assert again == outcome
     assert making.make(request_of(tmp_path / "elsewhere", NAMES, SHIFTS, run=False))["runs"] == []
+
+
+class Killed(BaseException):
+    """A session that ends in the middle of a run."""
+
+
+def killed_after(n: int, patch: pytest.MonkeyPatch) -> list[str]:
+    """End the session in its run number n, counted from 0; the hashes of all runs that were started."""
+    started: list[str] = []
+
+    def killed(one: Any, *rest: Any) -> Iterator[dict[str, Any]]:
+        started.append(one.hash)
+        if len(started) > n:
+            raise Killed
+        yield from run_missing(one, *rest)
+
+    patch.setattr(making, "run_missing", killed)
+    return started
+
+
+def test_a_session_that_is_killed_loses_the_run_that_it_runs_wherever_it_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two methods with two trials each are six runs: sessions end in the second one, and in the last one."""
+    shrink(monkeypatch, tuning=True)
+
+    def session(n: int) -> list[str]:
+        with monkeypatch.context() as patch:
+            started = killed_after(n, patch)
+            request = request_of(tmp_path / f"runs{n}", NAMES[:2], ("iid",), exported=load(tmp_path / "out", "quick"))
+            with contextlib.suppress(Killed):
+                for outcome in making.outcomes(request):
+                    save(outcome, tmp_path / "out")
+        return started
+
+    first, second, third = (session(n) for n in (1, 4, 100))
+    assert [*first[:-1], *second[:-1], *third] == list(dict.fromkeys([*first, *second, *third])), "none is run again"
+    assert [len(first), len(second), len(third)] == [2, 5, 1]
+    ended, whole = load(tmp_path / "out", "quick"), making.make(request_of(tmp_path / "whole", NAMES[:2], ("iid",)))
+    assert ended is not None
+    assert [without_times(run) for run in ended["runs"]] == [without_times(run) for run in whole["runs"]]
+    assert ended["tuning"] == whole["tuning"]
+
+
+def without_times(run: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in run.items() if key not in ("seconds", "processor")}
+
+
+def test_a_run_is_compared_with_what_ended_on_another_machine_or_later(outcome: dict[str, Any], tmp_path: Path) -> None:
+    def ifca(runs: dict[str, Any]) -> dict[str, Any]:
+        return without_times(of(runs, "ifca", "rotations"))
+
+    others = {**outcome, "runs": [run for run in outcome["runs"] if run["method"] != "ifca"]}
+    there = making.make(request_of(tmp_path / "there", ("ifca",), SHIFTS[:1], exported=others))
+    assert ifca(there) == ifca(outcome)
+    alone = making.make(request_of(tmp_path / "there", ("ifca",), SHIFTS[:1]))
+    assert ifca(alone)["below_local"]["owned"] == {"received": None, "personal": None}
+    joined = {**alone, "runs": [*others["runs"], *alone["runs"]]}
+    assert ifca(making.make(request_of(tmp_path / "there", NAMES, SHIFTS[:1], exported=joined))) == ifca(outcome)
+
+
+def test_two_sessions_save_to_one_folder(outcome: dict[str, Any], tmp_path: Path) -> None:
+    halves = [{**outcome, "runs": outcome["runs"][part]} for part in (slice(0, 2), slice(2, 6))]
+    for half in halves:
+        save(half, tmp_path)
+    assert load(tmp_path, "quick") == outcome
+
+
+def test_the_time_inside_the_native_engine_is_known(outcome: dict[str, Any], runs: Path) -> None:
+    for run in outcome["runs"]:
+        used = run["processor"]
+        assert 0 < used["native"] < used["all"]
+        assert RunFolder(runs / run["hash"]).description("processor") == pytest.approx(used, abs=1e-3)
 
 
 def test_an_outcome_grows(outcome: dict[str, Any], runs: Path) -> None:

@@ -1,22 +1,23 @@
 """The grid from its settings to its outcome: missing runs are tuned and run, stored ones are not run again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pacfl.benchmark.grid import Column, Method, Planned, Scale, Tuning, every_run, settings
-from pacfl.benchmark.outcome import Outcome, merged, summaries
-from pacfl.benchmark.tuning import trials
+from pacfl.benchmark.outcome import LOCAL, TARGET_OF, Outcome, empty, merged, place_of, settled, summary
+from pacfl.benchmark.tuning import trials, tuned
 from pacfl.errors import ConfigError, DataError, ModelError
 from pacfl.experiment.config import Run
 from pacfl.reproduce.making import Watch, no_display
 from pacfl.reproduce.missing_runs import run_missing, stored_result
 from pacfl.reproduce.planning import with_settings
-from pacfl.reproduce.tuning import Trial, chosen
 from pacfl.settings import build
 
-Refused = dict[str, str]  # hash of a run: why its data, model and method do not go together
+FIRST = {LOCAL: 0, TARGET_OF: 1}  # the others are compared with them
+Ending = Mapping[str, Any] | str | None  # a result, why the parts of a run do not go together, or neither yet
 
 
 @dataclass(frozen=True)
@@ -31,65 +32,103 @@ class Request:
     workers: int = 1
     n_seeds: int | None = None
     run: bool = True  # False: show only what has ended
-    exported: Outcome | None = None  # an earlier outcome: its runs are not run again
+    exported: Outcome | None = None  # an earlier outcome: its runs and trials are not run again
     watch: Watch = field(default=no_display)
 
 
 def make(request: Request) -> Outcome:
     """The outcome of a grid, with what an earlier one has."""
-    outcome = request.exported or {"scale": request.scale, "tuning": [], "runs": []}
-    for of_column in every_run(request.scale, request.columns, request.methods, request.n_seeds):
-        ready, tuned, refused = _tuned(of_column, outcome, request)
-        known = {run["hash"] for run in outcome["runs"] if "refused" not in run}
-        refused |= _run_missing([one.run for one in ready if one.run.hash not in {*known, *refused}], request)
-        outcome = merged(outcome, summaries(ready, request.runs, refused, known), tuned)
+    *_, outcome = outcomes(request)
     return outcome
 
 
-def _tuned(
-    of_column: Sequence[Planned], outcome: Outcome, request: Request
-) -> tuple[list[Planned], list[dict[str, Any]], Refused]:
-    """The runs whose settings are chosen, how, and those whose trials are refused.
-
-    Trials are of the first seed. Those of an earlier outcome are not run again.
-    """
-    table = settings(request.scale).tuning
-    if table is None:
-        return list(of_column), [], {}
-    tuning = build(Tuning, table, "tuning")
-    place = {"data_set": of_column[0].column.data_set, "column": of_column[0].column.name}
-    known = [one for one in outcome["tuning"] if place.items() <= one.items()]
-    open_ = [one for one in of_column if one.method.name not in {own["method"] for own in known}]
-    tried = {one: list(trials(replace(one, run=replace(one.run, seed=0)), tuning)) for one in open_}
-    why = _run_missing([trial.run for of_method in tried.values() for trial in of_method], request)
-    refused = {
-        one.run.hash: why[trial.run.hash] for one, own in tried.items() for trial in own if trial.run.hash in why
-    }
-    ended = [trial for own in tried.values() if _have_ended(own, request.runs) for trial in own]
-    found = [*known, *({**place, **one} for one in chosen(ended, request.runs))]
-    settled = {one["method"]: one["chosen"] for one in found}
-    ready = [
-        replace(one, run=with_settings(one.run, settled.get(one.method.name, {})))
-        for one in of_column
-        if one.method.name in settled or one.run.hash in refused
-    ]
-    return ready, found, refused
+def outcomes(request: Request) -> Iterator[Outcome]:
+    """The outcome so far: what an earlier one has, then after each run and each trial that ended."""
+    outcome = request.exported or empty(request.scale)
+    yield outcome
+    for of_column in every_run(request.scale, request.columns, request.methods, request.n_seeds):
+        ordered = sorted(of_column, key=lambda one: FIRST.get(one.method.name, len(FIRST)))
+        for step in (_tune, _run):
+            for so_far in step(ordered, outcome, request):
+                yield (outcome := so_far)
 
 
-def _have_ended(tried: Sequence[Trial], runs: Path) -> bool:
-    return all(stored_result(trial.run, runs) is not None for trial in tried)
+def _tune(of_column: Sequence[Planned], outcome: Outcome, request: Request) -> Iterator[Outcome]:
+    """Run the trials of a column that are not known yet. They are of the first seed."""
+    tuning = _tuning(request.scale)
+    if tuning is None:
+        return
+    tried = {one: list(trials(replace(one, run=replace(one.run, seed=0)), tuning)) for one in of_column}
+    known = {one: {own["hash"]: own for own in _entry(one, outcome).get("trials", ())} for one in tried}
+    missing = [trial for one, own in tried.items() for trial in own if trial.run.hash not in known[one]]
+    with _running([trial.run for trial in missing], request) as run:
+        for one, own in tried.items():
+            for trial in (trial for trial in own if trial in missing):
+                ending = run(trial.run)
+                if ending is None:
+                    continue
+                entry = tuned(own, known[one], trial, ending)
+                outcome = merged(outcome, (), [{**place_of(one), **entry}])
+                yield outcome
+                if "refused" in entry:
+                    break  # as all others would be
 
 
-def _run_missing(runs: Sequence[Run], request: Request) -> Refused:
-    """Run what has not ended; the runs whose parts do not go together, and why."""
-    refused: Refused = {}
+def _run(of_column: Sequence[Planned], outcome: Outcome, request: Request) -> Iterator[Outcome]:
+    """Run what is missing of a column, with what was chosen."""
+    ready = list(_ready(of_column, outcome, request.scale))
+    known = {run["hash"] for run in outcome["runs"] if "refused" not in run}
+    missing = [one for one in ready if one.run.hash not in known]
+    with _running([one.run for one in missing], request) as run:
+        for one in missing:
+            why = _entry(one, outcome).get("refused")
+            ending = run(one.run) if why is None else why
+            ended = summary(one, request.runs, outcome, ending if isinstance(ending, str) else None)
+            if ended is not None:
+                outcome = merged(outcome, [ended])
+                yield outcome
+    by_hash = {one.run.hash: one for one in ready}
+    found = [run for run in outcome["runs"] if run["hash"] in by_hash]
+    yield merged(outcome, [settled(run, by_hash[run["hash"]], request.runs, outcome) for run in found])
+
+
+def _ready(of_column: Sequence[Planned], outcome: Outcome, scale: Scale) -> Iterator[Planned]:
+    """The runs whose settings are chosen; and those that are refused, as they are."""
+    tuning = _tuning(scale)
+    for one in of_column:
+        entry = _entry(one, outcome)
+        if tuning is None or "refused" in entry:
+            yield one
+        elif "chosen" in entry:
+            yield replace(one, run=with_settings(one.run, entry["chosen"]))
+
+
+def _tuning(scale: Scale) -> Tuning | None:
+    table = settings(scale).tuning
+    return None if table is None else build(Tuning, table, "tuning")
+
+
+def _entry(one: Planned, outcome: Outcome) -> Mapping[str, Any]:
+    """What is known of the trials of a method in a column; empty: nothing."""
+    own = place_of(one).items()
+    return next((entry for entry in outcome["tuning"] if own <= entry.items()), {})
+
+
+@contextmanager
+def _running(runs: Sequence[Run], request: Request) -> Iterator[Callable[[Run], Ending]]:
+    """Runs one of the runs at a time, and shows all of them; or looks only whether it has ended."""
     if not request.run or not runs:
-        return refused
+        yield lambda run: stored_result(run, request.runs)
+        return
     with request.watch(list(runs)) as show:
-        for run in runs:
+
+        def ending(run: Run) -> Ending:
+            record: Ending = None
             try:
                 for record in run_missing(run, request.runs, request.data, request.workers):
                     show(run, record)
             except (ConfigError, DataError, ModelError) as error:
-                refused[run.hash] = str(error)
-    return refused
+                return str(error)
+            return record
+
+        yield ending

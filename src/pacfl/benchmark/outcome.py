@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from pacfl.errors import StoreError
 from pacfl.experiment.compare import below_local
 from pacfl.experiment.store import RunFolder
 from pacfl.experiment.tested_on import on_test
-from pacfl.files import write_atomically
+from pacfl.files import locked, write_atomically
 from pacfl.reproduce.missing_runs import stored_result
 from pacfl.reproduce.outcome import curve
 from pacfl.reproduce.targets import reached
@@ -24,34 +25,67 @@ LOCAL: Final = "solo"
 DIGITS: Final = 5
 
 
-def summaries(
-    planned: Sequence[Planned], runs: Path, refused: Mapping[str, str], known: Collection[str] = ()
-) -> list[Summary]:
-    """Those of the runs of one column and seed that have ended, but for those whose hashes are known."""
-    by_name = {one.method.name: RunFolder(runs / one.run.hash) for one in planned}
-    local, target = by_name.get(LOCAL), by_name.get(TARGET_OF)
-    found = []
-    for one in planned:
-        result = stored_result(one.run, runs)
-        if one.run.hash in known or (result is None and one.run.hash not in refused):
-            continue
-        if result is None:
-            about = {"refused": refused[one.run.hash]}
-        elif "diverged" in result:
-            about = {"diverged": result["diverged"], "round": result["round"]}
-        else:
-            about = _scores(RunFolder(runs / one.run.hash), result, local, target)
-        found.append({**_place(one), **about})
-    return found
+def empty(scale: Scale) -> Outcome:
+    """Nothing yet."""
+    return {"scale": scale, "tuning": [], "runs": []}
+
+
+def summary(one: Planned, runs: Path, outcome: Outcome, refused: str | None = None) -> Summary | None:
+    """What is reported of a run that has ended or is refused, beside others; None if it has not ended."""
+    result = stored_result(one.run, runs)
+    if refused is not None:
+        return {**_place(one), "refused": refused}
+    if result is None:
+        return None
+    if "diverged" in result:
+        return {**_place(one), "diverged": result["diverged"], "round": result["round"]}
+    folder = RunFolder(runs / one.run.hash)
+    own, evidence = {**_place(one), **_scores(folder, result)}, _evidence(folder)
+    if one.method.name in (LOCAL, TARGET_OF):
+        own["evidence"] = evidence  # others are compared with it, and it with them
+    return {**own, **_compared(evidence, Beside.of(own, [*outcome["runs"], own]))}
+
+
+def settled(run: Summary, one: Planned, runs: Path, outcome: Outcome) -> Summary:
+    """A summary with all that can be known of its run: what it is compared with may have ended later."""
+    beside = Beside.of(run, outcome["runs"])
+    if "scores" not in run or run["beside"] == beside.hashes:
+        return run
+    if "evidence" in run:
+        return {**run, **_compared(run["evidence"], beside)}
+    return summary(one, runs, outcome) or run
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The summaries with which the others of their cell and seed are compared."""
+
+    local: Summary | None
+    target: Summary | None
+
+    @classmethod
+    def of(cls, run: Summary, runs: Sequence[Summary]) -> "Beside":
+        """Those of the cell and seed of a run, as far as they have scores."""
+        same = {key: run[key] for key in ("data_set", "column", "seed")}.items()
+        own = {other["method"]: other for other in runs if "scores" in other and same <= other.items()}
+        return cls(own.get(LOCAL), own.get(TARGET_OF))
+
+    @property
+    def hashes(self) -> list[str | None]:
+        """Which runs they are."""
+        return [None if one is None else one["hash"] for one in (self.local, self.target)]
+
+
+def place_of(one: Planned) -> Summary:
+    """The cell and the method of a run."""
+    return {"data_set": one.column.data_set, "column": one.column.name, "method": one.method.name}
 
 
 def _place(one: Planned) -> Summary:
     """Which cell a run is of, and its settings."""
     return {
-        "data_set": one.column.data_set,
-        "column": one.column.name,
+        **place_of(one),
         "clients": one.column.clients,
-        "method": one.method.name,
         "given": one.method.given,
         "seed": one.run.seed,
         "hash": one.run.hash,
@@ -60,23 +94,54 @@ def _place(one: Planned) -> Summary:
     }
 
 
-def _scores(folder: RunFolder, result: Mapping[str, Any], local: RunFolder | None, target: RunFolder | None) -> Summary:
-    """What is reported of a finished run, beside local training and beside the target in the same column and seed."""
-    records = folder.records()
-    alone = local.records()[-1] if local is not None and local.path.is_dir() and local.result() is not None else None
-    kinds = {str(result.get("test", "owned")): None, **{kind: kind for kind in result.get("tests", {})}}
+def _scores(folder: RunFolder, result: Mapping[str, Any]) -> Summary:
+    """What is reported of a finished run alone."""
+    kinds = _kinds(result)
     described = folder.description("clients") or {"clients": []}
     groups = {client["true_cluster"] for client in described["clients"]} - {None}
+    used = folder.description("processor")
     return {
         "scores": {kind: _accuracies(result, chosen) for kind, chosen in kinds.items()},
-        "below_local": {kind: _below(records[-1], alone, chosen) for kind, chosen in kinds.items()},
         "clusters": result["clusters"],
         "true_clusters": len(groups) or None,
         "ari": _rounded(result["ari"]),
         "megabytes": _rounded((result["bytes_down"] + result["bytes_up"]) / 1e6),
-        "rounds_to_target": _rounds_to_target(records, target),
         "seconds": result["seconds"],
+        "processor": None if used is None else {name: round(value, 3) for name, value in used.items()},
     }
+
+
+def _kinds(result: Mapping[str, Any]) -> dict[str, str | None]:
+    """The kinds of test samples, as they are named here and in the run: None is the primary one."""
+    return {str(result.get("test", "owned")): None, **{kind: kind for kind in result.get("tests", {})}}
+
+
+def _evidence(folder: RunFolder) -> dict[str, Any]:
+    """What a run is compared by: the accuracy of each client by kind of test samples, and the means of all rounds."""
+    records = folder.records()
+    by_client = {kind: _by_client(records[-1], chosen) for kind, chosen in _kinds(records[-1]).items()}
+    means = curve(records)
+    return {"by_client": by_client, "curve": {key: means[key] for key in ("rounds", "received") if key in means}}
+
+
+def _compared(evidence: Mapping[str, Any], beside: Beside) -> Summary:
+    """Clients below local training, and rounds to the target."""
+    local = beside.local["evidence"]["by_client"] if beside.local is not None else {}
+    below = {
+        kind: below_local({"by_client": own}, {"by_client": local[kind]} if kind in local else None)
+        for kind, own in evidence["by_client"].items()
+    }
+    return {
+        "below_local": {kind: {p: _rounded(value) for p, value in shares.items()} for kind, shares in below.items()},
+        "rounds_to_target": _rounds_to_target(evidence["curve"], beside.target),
+        "beside": beside.hashes,
+    }
+
+
+def _by_client(record: Mapping[str, Any], kind: str | None) -> dict[str, dict[str, list[float]]]:
+    """By protocol and client: the accuracy, in a list as in a record, rounded as it is stored."""
+    found = on_test(record, kind)["by_client"]
+    return {p: {client: [_rounded(own[0])] for client, own in found[p].items()} for p in PROTOCOLS}
 
 
 def _accuracies(result: Mapping[str, Any], kind: str | None) -> dict[str, Any]:
@@ -84,17 +149,12 @@ def _accuracies(result: Mapping[str, Any], kind: str | None) -> dict[str, Any]:
     return {p: {name: _rounded(value) for name, value in accuracy[p].items()} for p in PROTOCOLS}
 
 
-def _below(record: Mapping[str, Any], alone: Mapping[str, Any] | None, kind: str | None) -> dict[str, Any]:
-    shares = below_local(record, alone, kind)
-    return {p: _rounded(shares[p]) for p in PROTOCOLS}
-
-
-def _rounds_to_target(records: Sequence[Mapping[str, Any]], target: RunFolder | None) -> float | None:
+def _rounds_to_target(means: Mapping[str, Any], target: Summary | None) -> float | None:
     """The first evaluated round in which the models as received are as good as FedAvg's at the end; None if none is."""
-    end = curve(target.records()) if target is not None and target.path.is_dir() else {}
-    if target is None or target.result() is None or not end.get("received"):
+    if target is None:
         return None
-    return reached(curve(records), "received", float(end["received"][-1] or 0.0), "rounds")
+    end = next(iter(target["scores"].values()))["received"]["mean"]
+    return reached(means, "received", end, "rounds")
 
 
 def _rounded(value: Any) -> Any:
@@ -115,10 +175,16 @@ def _key(one: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def save(outcome: Outcome, folder: Path) -> Path:
-    """Write an outcome where it can be committed: a line for each run, so that a change of one is a change of one."""
-    path = place(folder, outcome["scale"])
+    """Add an outcome to what is there, which can be committed: a line for each run, so that a change of one is small.
+
+    Several processes may save to one folder.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, ("\n".join(_lines(outcome)) + "\n").encode())
+    with locked(folder):
+        there = load(folder, outcome["scale"])
+        whole = outcome if there is None else merged(there, outcome["runs"], outcome["tuning"])
+        path = place(folder, outcome["scale"])
+        write_atomically(path, ("\n".join(_lines(whole)) + "\n").encode())
     return path
 
 

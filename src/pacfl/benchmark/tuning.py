@@ -1,8 +1,9 @@
 """The same budget of tuning for every method: four short runs, scored on held-out training samples."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 from pacfl.benchmark.grid import Planned, Tuning, with_drift_at_half_time
 from pacfl.reproduce.planning import with_settings
@@ -21,3 +22,26 @@ def trials(planned: Planned, tuning: Tuning) -> Iterator[Trial]:
     for values in product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
         yield Trial(planned.method.name, chosen, with_settings(short, chosen))
+
+
+def tuned(
+    tried: Sequence[Trial],
+    known: MutableMapping[str, Mapping[str, Any]],
+    ended: Trial,
+    ending: Mapping[str, Any] | str,
+) -> dict[str, Any]:
+    """The entry of a method once a trial has ended: its trials so far and, after all, the settings of the best.
+
+    known: the trials so far by hash, to which this one is added; ending: its result, or why it is refused.
+    """
+    protocol = protocol_of(ended.run)
+    if isinstance(ending, str):
+        return {"evaluated_by": protocol, "trials": [], "refused": ending}
+    accuracy = None if "diverged" in ending else float(ending["accuracy"][protocol]["mean"])
+    known[ended.run.hash] = {**ended.settings, "accuracy": accuracy, "hash": ended.run.hash}
+    found = [known[trial.run.hash] for trial in tried if trial.run.hash in known]
+    entry: dict[str, Any] = {"evaluated_by": protocol, "trials": found}
+    if len(found) == len(tried):
+        scores = [-1.0 if one["accuracy"] is None else one["accuracy"] for one in found]
+        entry["chosen"] = dict(tried[scores.index(max(scores))].settings)
+    return entry

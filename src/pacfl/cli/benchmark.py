@@ -56,8 +56,8 @@ def benchmark(
     """Run every method on every kind of shift, and compare them. Stored runs are not run again."""
     with needs_torch():
         from pacfl.benchmark import grid
-        from pacfl.benchmark.making import Request, make
-        from pacfl.benchmark.outcome import load, save, shown
+        from pacfl.benchmark.making import Request, outcomes
+        from pacfl.benchmark.outcome import load, place, save, shown
     size = grid.scale_of(scale)
     by, of = grid.methods(_words(methods)), grid.columns(size, on, _words(shifts))
     if listed:
@@ -79,9 +79,11 @@ def benchmark(
         exported=stored,
         watch=partial(display, quiet=as_json),
     )
-    outcome = stored if source is not None and stored is not None else make(request)
+    for outcome in [stored] if source is not None and stored is not None else outcomes(request):
+        if export is not None:
+            save(outcome, export)  # after each run: a process that is killed loses the one that it runs
     if export is not None:
-        err.print(f"wrote {save(outcome, export)}")
+        err.print(f"wrote {place(export, size)}")
     asked = [] if source is not None and methods is None else [one.name for one in by]
     columns = [] if source is not None and shifts is None and on is None else [(c.data_set, c.name) for c in of]
     found = shown(outcome, asked, columns)

@@ -1,5 +1,6 @@
 """An experiment from its first round to its result, stored on the way: interrupted anywhere, it resumes."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -132,6 +133,7 @@ def execute(
         ending.see(record)
     state = checkpoint.get("state")
     described = getattr(state, "clustering", None)
+    before, began = checkpoint.get("processor", {"all": 0.0, "native": 0.0}), _processor_seconds()
     with backend.connect(experiment.setup) as clients:
         for finished in experiment.rounds(clients, checkpoint, ending):
             state = finished.state
@@ -143,7 +145,10 @@ def execute(
             folder.append(record)
             memory = {"memory": clients.memory, "last_trained": clients.last_trained}
             seconds = spent + clock() - started
-            folder.save_checkpoint({"round": finished.t + 1, "seconds": seconds, "state": state, **memory})
+            used = {"all": before["all"] + _processor_seconds() - began, "native": before["native"] + _native(clients)}
+            folder.save_checkpoint(
+                {"round": finished.t + 1, "seconds": seconds, "processor": used, "state": state, **memory}
+            )
             ending.see(record)
             yield record
         if models:
@@ -152,6 +157,8 @@ def execute(
             final_models(side, state, clients.memory, experiment.shortened(ending.n_rounds).plans).save(folder)
         else:
             folder.drop_models()  # of a process that was killed after it had stored them
+        native = before["native"] + _native(clients)
+    folder.describe("processor", {"all": before["all"] + _processor_seconds() - began, "native": native})
     outcome = summary.result(folder.records(), ending.n_rounds)
     if ending.after is not None:
         outcome["ended_after"] = ending.after
@@ -160,3 +167,14 @@ def execute(
     result = {**identity, **outcome, "seconds": round(spent + clock() - started, 3)}
     folder.finish(result)
     yield result
+
+
+def _native(clients: SimulatedClients) -> float:
+    """Processor seconds inside the native engine."""
+    return clients.side.native_seconds if isinstance(clients, LocalClients) else 0.0
+
+
+def _processor_seconds() -> float:
+    """Of this process, and of its workers that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system

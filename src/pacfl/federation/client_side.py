@@ -116,6 +116,11 @@ class ClientSide:
         self._scores: dict[tuple[ClientId, str], tuple[bytes, ClientIndices, Score]] = {}
         self._lock = threading.Lock()
 
+    @property
+    def native_seconds(self) -> float:
+        """Processor seconds inside the native engine so far."""
+        return float(getattr(self.engine, "seconds", 0.0))
+
     def _eager(self) -> Engine:
         return build_engine("eager", self.model, self.pool.train.x.shape[1:], self._device, self.learning)
 

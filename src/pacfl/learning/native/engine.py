@@ -1,6 +1,8 @@
 """The native engine: the local training of a client is one call of compiled code, without the GIL."""
 
 import ctypes
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +45,8 @@ class Native:
         self._reorder = self._machine.function("reorder", _REORDER)
         self._trainable = _trainable(plan)
         self._free: list[_Workspace] = []
+        self._lock = threading.Lock()
+        self.seconds = 0.0  # of processor time inside, by all threads
 
     def sgd(
         self,
@@ -157,10 +161,13 @@ class Native:
         except IndexError:
             own = _Workspace.of(self._program)
         own.grow(samples)
+        started = time.thread_time()
         try:
             yield own
         finally:
             self._free.append(own)
+            with self._lock:
+                self.seconds += time.thread_time() - started
 
 
 class _Floats(NamedTuple):
