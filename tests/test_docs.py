@@ -15,7 +15,7 @@ from pacfl.experiment.config import expand
 from pacfl.settings import hyphened
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 EVERY = ("aggregation", "label_prior")  # settings of all algorithms, described above the list
 EXPERIMENTS = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
 

@@ -3,8 +3,6 @@
 from importlib import import_module
 from typing import Any, Final
 
-__version__ = "0.1.0"
-
 # Where each name lives. A part is imported when one of its names is first asked for, so that whoever wants signatures
 # only waits for no torch; the types stand in __init__.pyi.
 _PARTS: Final = {
@@ -41,6 +39,8 @@ __all__ = ["__version__", *sorted(_PART_OF)]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":  # that of pyproject.toml, which Flower reads too
+        return import_module("importlib.metadata").version("pacfl")
     if name not in _PART_OF:
         raise AttributeError(f"module 'pacfl' has no attribute {name!r}")
     try:
