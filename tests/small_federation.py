@@ -40,6 +40,8 @@ LIVELY: Mapping[str, Mapping[str, Any]] = {
     "cfl": {"eps1": 1e9, "eps2": 0.0, "first_split": 1},
     "pacfl": {"threshold": 12.0, "levels": "none"},
     "flexcfl": {"inter_group_lr": 0.1},
+    "fedem": {"clusters": 2},
+    "fedrc": {"clusters": 2},
     "flis": {"inputs": 100},
 }
 
@@ -90,6 +92,18 @@ def pool(domains: tuple[str, ...] = ("upright", "negative"), sizes: tuple[int, .
         dataset.x_train,
         tuple(indices),
     )
+
+
+@cache
+def two_groups(n_clients: int = 8, size: int = 80) -> Pool:
+    """Clients with an even number have the digits as they are; to the others, every digit is the fifth after it."""
+    dataset = digits(("upright",))
+    x = normalised(dataset).x_train[:, None]
+    rows = np.random.default_rng(0).permutation(len(x))[: n_clients * size].reshape(n_clients, size)
+    y = dataset.y_train.copy()
+    y[rows[1::2]] = (y[rows[1::2]] + 5) % 10
+    clients = tuple(ClientIndices(np.sort(own), np.sort(own)[:20]) for own in rows)
+    return Pool(Samples(x, y), Samples(x, y), dataset.x_train, clients)
 
 
 def side(algorithm: Algorithm, clients: Pool | None = None, learning: LocalTraining = LEARNING) -> ClientSide:

@@ -13,10 +13,13 @@ from pacfl.algorithms import FedAvgM as FedAvgM
 from pacfl.algorithms import FedBABU as FedBABU
 from pacfl.algorithms import FedBN as FedBN
 from pacfl.algorithms import FedClust as FedClust
+from pacfl.algorithms import FedEM as FedEM
 from pacfl.algorithms import FedNova as FedNova
 from pacfl.algorithms import FedPer as FedPer
 from pacfl.algorithms import FedProx as FedProx
+from pacfl.algorithms import FedRC as FedRC
 from pacfl.algorithms import FedRep as FedRep
+from pacfl.algorithms import FedSoft as FedSoft
 from pacfl.algorithms import FedYogi as FedYogi
 from pacfl.algorithms import FeSEM as FeSEM
 from pacfl.algorithms import FlexCFL as FlexCFL

@@ -6,7 +6,6 @@ There, the gradient of a sample x of class 0 is (-x/2, x/2), of class 1 (x/2, -x
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,17 +15,15 @@ from torch import nn
 from pacfl.algorithms import FLIS, CLoVE, FedClust, FeSEM, FlexCFL, StoCFL, build
 from pacfl.algorithms.flexcfl import decomposed_cosines
 from pacfl.algorithms.stocfl import merged
-from pacfl.data import digits, normalised
 from pacfl.errors import ConfigError
 from pacfl.federation.algorithm import Algorithm, Upload
-from pacfl.federation.client_side import ClientIndices, Pool
 from pacfl.federation.founding import kmeans
 from pacfl.federation.message import Message
 from pacfl.federation.schedule import Schedule
 from pacfl.learning.client_context import ClientContext, LocalTraining, Samples
 from pacfl.learning.eager import Eager
 from pacfl.learning.model import as_model
-from tests.small_federation import run_rounds
+from tests.small_federation import run_rounds, two_groups
 
 ONE_STEP = LocalTraining(epochs=1, batch_size=10, lr=0.1, momentum=0.0)
 TWO_STEPS = LocalTraining(epochs=2, batch_size=10, lr=0.1, momentum=0.0)
@@ -326,18 +323,6 @@ def test_kmeans_has_no_more_clusters_than_distinct_points() -> None:
 
 
 # Two groups of clients that give the same images other classes
-
-
-@cache
-def two_groups(n_clients: int = 8, size: int = 80) -> Pool:
-    """Clients with an even number have the digits as they are; to the others, every digit is the fifth after it."""
-    dataset = digits(("upright",))
-    x = normalised(dataset).x_train[:, None]
-    rows = np.random.default_rng(0).permutation(len(x))[: n_clients * size].reshape(n_clients, size)
-    y = dataset.y_train.copy()
-    y[rows[1::2]] = (y[rows[1::2]] + 5) % 10
-    clients = tuple(ClientIndices(np.sort(own), np.sort(own)[:20]) for own in rows)
-    return Pool(Samples(x, y), Samples(x, y), dataset.x_train, clients)
 
 
 @pytest.mark.parametrize("name", ["fesem", "flexcfl", "flis", "fedclust", "clove", "stocfl"])

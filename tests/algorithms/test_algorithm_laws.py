@@ -272,6 +272,9 @@ D, TAIL, SIGNATURE = 610, 90, 64 * 3 + 32  # a signature: 3 directions of 64 pix
         ("fedclust", D, D, TAIL),
         ("clove", 2 * D + 2, D + 2, 2),  # the choice in 8 bytes down, two losses up
         ("stocfl", 2 * D, 2 * D, D),
+        ("fedem", 2 * D, 2 * D, 0),
+        ("fedrc", 2 * D + 2 * 10, 2 * D + 2 * 10, 0),  # and ten class shares of each model
+        ("fedsoft", 2 * D, D + 2, 0),  # and the importance of each model
     ],
 )
 def test_messages_hold_what_the_method_needs_and_no_more(name: str, down: int, up: int, joining: int) -> None:

@@ -27,7 +27,20 @@ OWN: dict[str, type[Algorithm]] = {"momentum": FedAvgM, "adam": FedAdam, "yogi":
 kinds = pytest.mark.parametrize("kind", OWN)
 
 # An `aggregate` of their own that a server optimiser does not fit; those of the table have one themselves
-REFUSING = ("fednova", "scaffold", "pfedme", "fesem", "stocfl", "solo", "fedavgm", "fedadam", "fedyogi")
+REFUSING = (
+    "fednova",
+    "scaffold",
+    "pfedme",
+    "fesem",
+    "stocfl",
+    "fedem",
+    "fedrc",
+    "fedsoft",
+    "solo",
+    "fedavgm",
+    "fedadam",
+    "fedyogi",
+)
 
 
 def optimising(kind: str, **settings: Any) -> Aggregation:

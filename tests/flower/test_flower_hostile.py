@@ -220,7 +220,7 @@ def test_the_transport_knows_no_name_of_an_array() -> None:
         names |= {*profile, *algorithm.upload_specs(model(), down)}
     assert names == {
         "w", "dc", "direction", "steps", "choice", "basis", "split_half_angles",
-        "head", "losses", "inferred", "gradient", "omega",
+        "head", "losses", "inferred", "gradient", "omega", "parts", "importance",
     }  # fmt: skip
     for path in sorted(Path(backend_module.__file__).parent.rglob("*.py")):
         constants = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}

@@ -20,10 +20,13 @@ from pacfl.algorithms import (
     FedAvgM,
     FedBABU,
     FedClust,
+    FedEM,
     FedNova,
     FedPer,
     FedProx,
+    FedRC,
     FedRep,
+    FedSoft,
     FeSEM,
     FlexCFL,
     LGFedAvg,
@@ -83,6 +86,8 @@ def assert_same_run(one: list[Round], other: list[Round]) -> None:
         FedClust(threshold=1e9),
         CLoVE(clusters=1),
         StoCFL(tau=-1.0, mu=0.0),
+        FedEM(clusters=1),
+        FedRC(clusters=1),
     ],
     ids=repr,
 )
@@ -148,9 +153,10 @@ def test_the_shared_model_of_some_methods_is_that_of_fedavg(algorithm: Algorithm
     assert_same_but_personal(run_rounds(algorithm, SAMPLED), fedavg(everybody=False))
 
 
-def test_without_a_pull_the_own_models_of_ditto_are_local_training() -> None:
+@pytest.mark.parametrize("algorithm", [Ditto(lam=0.0), FedSoft(lam=0.0)], ids=repr)
+def test_without_a_pull_the_own_models_of_some_methods_are_local_training(algorithm: Algorithm) -> None:
     """In every round each client is evaluated, before its first one too: everybody trains in the first round."""
-    one, alone = run_rounds(Ditto(lam=0.0), EVERYBODY), run_rounds(LocalOnly(), EVERYBODY)
+    one, alone = run_rounds(algorithm, EVERYBODY), run_rounds(LocalOnly(), EVERYBODY)
     assert same([r.scores["personal"] for r in one], [r.scores["received"] for r in alone])
 
 

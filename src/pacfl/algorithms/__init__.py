@@ -17,10 +17,13 @@ from pacfl.algorithms.fedavgm import FedAvgM
 from pacfl.algorithms.fedbabu import FedBABU
 from pacfl.algorithms.fedbn import FedBN
 from pacfl.algorithms.fedclust import FedClust
+from pacfl.algorithms.fedem import FedEM
 from pacfl.algorithms.fednova import FedNova
 from pacfl.algorithms.fedper import FedPer
 from pacfl.algorithms.fedprox import FedProx
+from pacfl.algorithms.fedrc import FedRC
 from pacfl.algorithms.fedrep import FedRep
+from pacfl.algorithms.fedsoft import FedSoft
 from pacfl.algorithms.fedyogi import FedYogi
 from pacfl.algorithms.fesem import FeSEM
 from pacfl.algorithms.flexcfl import FlexCFL
@@ -89,10 +92,13 @@ __all__ = [
     "FedBABU",
     "FedBN",
     "FedClust",
+    "FedEM",
     "FedNova",
     "FedPer",
     "FedProx",
+    "FedRC",
     "FedRep",
+    "FedSoft",
     "FedYogi",
     "FlexCFL",
     "LGFedAvg",

@@ -3,8 +3,9 @@ from typing import final
 
 import numpy as np
 
-from pacfl.federation.algorithm import Algorithm, require_sgd
+from pacfl.federation.algorithm import Algorithm
 from pacfl.federation.message import Message
+from pacfl.federation.requirements import require_sgd
 from pacfl.learning.client_context import ClientContext, LocalTraining
 from pacfl.learning.model import Vector
 from pacfl.settings import Share

@@ -16,9 +16,9 @@ from pacfl.federation.founding import (
     independent,
     joined,
     kmeans,
-    refuse_clipping,
 )
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.requirements import refuse_clipping
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model, Vector
 from pacfl.settings import PositiveInt

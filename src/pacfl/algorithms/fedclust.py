@@ -14,10 +14,10 @@ from pacfl.federation.founding import (
     cut_into,
     joined,
     local_model,
-    refuse_clipping,
     with_models,
 )
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.requirements import refuse_clipping
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model
 from pacfl.settings import NonNegative, PositiveInt

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacfl.errors import InvalidReplyError
-from pacfl.federation.algorithm import Algorithm, State, Upload, effective_steps, mean, require_sgd
+from pacfl.federation.algorithm import Algorithm, State, Upload, effective_steps, mean
 from pacfl.federation.message import Message
+from pacfl.federation.requirements import require_sgd
 from pacfl.learning.client_context import ClientContext, LocalTraining
 from pacfl.learning.model import Model
 

@@ -13,9 +13,9 @@ from pacfl.federation.founding import (
     joined,
     kmeans,
     local_model,
-    refuse_clipping,
 )
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.requirements import refuse_clipping
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model
 from pacfl.settings import PositiveInt

@@ -15,10 +15,10 @@ from pacfl.federation.founding import (
     cut_into,
     joined,
     local_model,
-    refuse_clipping,
     with_models,
 )
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.requirements import refuse_clipping, require_classes
 from pacfl.learning.client_context import ClientContext, LocalTraining, Samples
 from pacfl.learning.model import Model
 from pacfl.learning.randomness import stream
@@ -48,13 +48,7 @@ class FLIS(Algorithm):
         return "FLIS compares what the models of single clients infer, which is sent as it is"
 
     def check_training(self, learning: LocalTraining) -> None:
-        from pacfl.learning.losses import find_loss  # needs torch, and servers may have none
-
-        if (targets := find_loss(learning.loss).targets) != "classes":
-            raise ConfigError(
-                f"FLIS compares inferred classes, and the loss {learning.loss!r} is for {targets}; "
-                "use cross-entropy, or another algorithm"
-            )
+        require_classes(self, "compares inferred classes", learning)
 
     def init_server(self, model: Model) -> FoundedState:
         return FoundedState(model.initial[None])

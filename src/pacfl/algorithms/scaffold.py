@@ -5,8 +5,9 @@ from typing import final
 
 import numpy as np
 
-from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, effective_steps, mean, require_sgd
+from pacfl.federation.algorithm import Algorithm, State, Upload, cluster_mean, effective_steps, mean
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.requirements import require_sgd
 from pacfl.learning.client_context import ClientContext, LocalTraining
 from pacfl.learning.model import Model, Vector
 

@@ -13,10 +13,10 @@ from pacfl.federation.founding import (
     check_like,
     cosines,
     joined,
-    refuse_clipping,
     with_models,
 )
 from pacfl.federation.message import ClientId, Message
+from pacfl.federation.requirements import refuse_clipping
 from pacfl.learning.client_context import ClientContext
 from pacfl.learning.model import Model, Vector
 from pacfl.settings import NonNegative, Within

@@ -277,15 +277,6 @@ def mean(uploads: Sequence[Upload], key: str, aggregation: Aggregation, start: S
     return centre(arrays, shares(uploads), start, aggregation.rule)
 
 
-def require_sgd(algorithm: Algorithm, learning: LocalTraining) -> None:
-    """For methods that divide the distance of a local training by its steps."""
-    if learning.optimiser != "sgd":
-        raise ConfigError(
-            f"{type(algorithm).__name__} derives gradients from the distance of SGD steps, so it cannot train with "
-            f"optimiser = {learning.optimiser!r}; use sgd, or another algorithm"
-        )
-
-
 def effective_steps(steps: int, momentum: float) -> float:
     """Steps of plain SGD that go as far as `steps` with momentum rho (FedNova, section 4).
 

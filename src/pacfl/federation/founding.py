@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from pacfl.errors import ConfigError
-from pacfl.federation.algorithm import Algorithm, State
+from pacfl.federation.algorithm import State
 from pacfl.federation.checks import ArraySpec, check_arrays, check_norms
 from pacfl.federation.message import ClientId, Message
 from pacfl.learning.client_context import ClientContext
@@ -134,13 +133,6 @@ def _units(points: Array) -> Array:
     lengths = np.linalg.norm(points, axis=1, keepdims=True)
     units: Array = np.divide(points, lengths, out=np.zeros_like(points), where=lengths > 0)
     return units
-
-
-def refuse_clipping(algorithm: Algorithm, reported: str) -> None:
-    """For methods whose clients report what no clip norm hides."""
-    if algorithm.aggregation.clip_norm is not None:
-        name = type(algorithm).__name__
-        raise ConfigError(f"{name} cannot hide updates: a client also sends {reported} as it is; leave out clip-norm")
 
 
 def check_like(profile: Message, expected: Message, model: Model) -> None:
