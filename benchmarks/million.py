@@ -109,7 +109,7 @@ def measured(n: int, features: int, method: Method) -> dict[str, float]:
 
 
 def product(clients: Simulated, by_landmarks: bool) -> float:
-    """Seconds of the processor for the bare float32 product of all bases with those of all landmarks, or half of all."""
+    """Seconds of the processor for the bare float32 product of all bases with those of landmarks, or half of all."""
     n, features, rank = clients.bases.shape
     others = SAMPLE * rank if by_landmarks else n * rank // 2
     right = np.ones((features, min(others, 4096)), np.float32)

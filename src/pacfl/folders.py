@@ -8,15 +8,17 @@ from typing import Final, Literal
 
 from pacfl.errors import PacflError, StoreError
 
-Kind = Literal["clusters", "server", "deployment", "run", "runs"]
+Kind = Literal["clusters", "store", "server", "deployment", "run", "runs"]
 
 CLUSTERS: Final = "proximity.npz"  # what `pacfl cluster` writes
+STORE: Final = "store.json"  # what `pacfl store add` writes
 DEPLOYMENT: Final = "deploy.json"  # what `pacfl deploy init` writes
 RUN: Final = "run.json"  # what a run begins with
 FEDERATION: Final = Path("server") / "federation"  # in a deployment: where its server stores the federation
 
 WORDS: Final[Mapping[Kind, str]] = {
     "clusters": "a folder of clusters, made by 'pacfl cluster'",
+    "store": "a store of signatures, made by 'pacfl store add'",
     "server": "the folder in which a server stores its federation",
     "deployment": "a deployment, made by 'pacfl deploy init'",
     "run": "the folder of a run, made by 'pacfl run'",
@@ -24,6 +26,7 @@ WORDS: Final[Mapping[Kind, str]] = {
 }
 COMMANDS: Final[Mapping[Kind, str]] = {
     "clusters": "show, explain, join, leave, replace, report, dashboard",
+    "store": "store add, store show",
     "server": "status, show, explain, report, export, dashboard, deploy deliver",
     "deployment": "deploy status, status, show, explain, report, export, dashboard",
     "run": "show, report, export, dashboard",
@@ -62,6 +65,8 @@ def recognise(path: Path) -> Folder | None:
     """The kind of a folder; None if it is none of these."""
     if (path / CLUSTERS).exists():
         return Folder(path, "clusters")
+    if (path / STORE).exists():
+        return Folder(path, "store")
     if (path / DEPLOYMENT).exists():
         return Folder(path, "deployment")
     if (path / RUN).exists():

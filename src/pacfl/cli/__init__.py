@@ -23,6 +23,7 @@ from pacfl.cli import (  # noqa: F401 - they add their commands
     signatures,
     sites,
     status,
+    store,
     table,
 )
 from pacfl.cli.console import app, err, notes, out

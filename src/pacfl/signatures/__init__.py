@@ -2,8 +2,8 @@
 
 `sign_file` writes one client's signature, `cluster_files` finds the clusters of many, `load_federation` shows them,
 `join_files` adds newcomers, `leave_federation` removes clients, `replace_file` takes a new signature of one and says
-whether it drifted, `explain_pair` says why two of them differ. `write_key`
-makes a key that hides directions, or names of classes, from whoever does not have it.
+whether it drifted, `explain_pair` says why two of them differ. `add_to_store` puts very many signatures into one
+folder. `write_key` makes a key that hides directions, or names of classes, from whoever does not have it.
 """
 
 from pacfl.features.reading import Reading
@@ -22,6 +22,7 @@ from pacfl.signatures.keys import write_key
 from pacfl.signatures.lifecycle import Replaced
 from pacfl.signatures.placement import Drift, Newcomer
 from pacfl.signatures.sigfile import SignatureFile, SignatureSettings
+from pacfl.signatures.store import SignatureStore, add_to_store
 from pacfl.subspace import DependenceWarning
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
     "Replaced",
     "SignatureFile",
     "SignatureSettings",
+    "SignatureStore",
+    "add_to_store",
     "cluster_files",
     "explain_pair",
     "join_files",
