@@ -158,10 +158,20 @@ def test_the_time_inside_the_native_engine_is_known(outcome: dict[str, Any], run
         assert RunFolder(runs / run["hash"]).description("processor") == pytest.approx(used, abs=1e-3)
 
 
-def test_an_outcome_grows(outcome: dict[str, Any], runs: Path) -> None:
-    grown = making.make(request_of(runs, ("fedprox",), ("rotations",), exported=outcome))
+def test_another_method_joins_an_outcome_and_it_alone_is_run(
+    outcome: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "joining_methods.py").write_text(
+        OWN.replace("raise", "return super().init_server(model)\n        raise")
+    )
+    monkeypatch.chdir(tmp_path)
+    started = killed_after(100, monkeypatch)
+    names = (*NAMES, "joining_methods:Picky")
+    grown = making.make(request_of(tmp_path / "runs", names, SHIFTS[:1], exported=outcome))
     assert grown["runs"][:6] == outcome["runs"]
-    assert [run["method"] for run in grown["runs"][6:]] == ["fedprox"]
+    (added,) = grown["runs"][6:]
+    assert (added["method"], [added["hash"]]) == (names[-1], started)
+    assert added["scores"] == of(outcome, "fedavg", "rotations")["scores"]
 
 
 def test_a_damaged_outcome_is_refused(tmp_path: Path) -> None:

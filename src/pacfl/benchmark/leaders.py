@@ -10,6 +10,7 @@ from pacfl.benchmark.statistics import (
     FINE_TUNED,
     Comparison,
     Grid,
+    best_in_cells,
     compared,
     mean_ranks,
     score_of,
@@ -34,6 +35,7 @@ class Leader:
     ari: float | None
     megabytes: float | None
     seconds: float | None
+    native: float | None  # the share of the processor time inside the native engine
     rounds_to_target: float | None  # median over runs that reach it
     reached: float | None  # the share of them
     within_noise: float | None  # the share of cells in which it is best, or not distinguished from the best
@@ -62,7 +64,7 @@ def leaders(runs: Runs, kind: str, protocol: str) -> list[Leader]:
     """All methods, the best mean rank first; those without a rank, as a cell refuses them, last."""
     grid = values(runs, score_of(kind, protocol))
     fine = values([run for run in runs if run["method"] == FINE_TUNED], score_of(kind, "personal"))
-    about = _About(grid, fine, mean_ranks(grid), within_noise(grid), compared(grid))
+    about = _About(grid, fine, mean_ranks(grid), within_noise(best_in_cells(grid), grid), compared(grid))
     methods = dict.fromkeys(run["method"] for run in runs)
     rows = [_leader(name, [run for run in runs if run["method"] == name], about, kind, protocol) for name in methods]
     return sorted(rows, key=lambda row: (row.rank is None, row.rank or 0.0, row.method))
@@ -95,6 +97,7 @@ def _leader(name: str, runs: Runs, about: _About, kind: str, protocol: str) -> L
         ari=_mean(ended, lambda run: run["ari"]),
         megabytes=_mean(ended, lambda run: run["megabytes"]),
         seconds=_mean(ended, lambda run: run["seconds"]),
+        native=native_share(ended),
         rounds_to_target=float(np.median(to_target)) if to_target else None,
         reached=len(to_target) / len(ended) if ended else None,
         within_noise=about.within.get(name),
@@ -116,6 +119,13 @@ def _mean(runs: Runs, value: Callable[[Mapping[str, Any]], float | None]) -> flo
     """Over the runs that have one."""
     known = [found for run in runs if (found := value(run)) is not None]
     return float(np.mean(known)) if known else None
+
+
+def native_share(runs: Runs) -> float | None:
+    """The share of the processor time of runs inside the native engine; None if no run has its time."""
+    used = [run["processor"] for run in runs if run.get("processor") is not None]
+    everything = sum(one["all"] for one in used)
+    return sum(one["native"] for one in used) / everything if everything else None
 
 
 def missing(runs: Runs) -> Iterator[str]:

@@ -75,17 +75,23 @@ def mean_ranks(grid: Grid) -> dict[str, float]:
     return dict(zip(grid.methods, ranks.mean(axis=0).tolist(), strict=True))
 
 
-def within_noise(grid: Grid) -> dict[str, float | None]:
-    """By method the share of cells in which it is best, or not distinguished from the best; None for single seeds."""
-    good = dict.fromkeys(grid.methods, 0)
+def best_in_cells(grid: Grid) -> dict[Cell, list[str]] | None:
+    """By cell the best method, and those that are not distinguished from it; None for single seeds or methods."""
+    best: dict[Cell, list[str]] = {}
     for cell in grid.cells:
         own = grid.by_seed[cell]
         found = best_and_ties([own[m] for m in grid.methods]) if len(grid.methods) > 1 else None
         if found is None:
-            return dict.fromkeys(grid.methods)
-        for i in (found[0], *found[1]):
-            good[grid.methods[i]] += 1
-    return {m: n / len(grid.cells) if grid.cells else None for m, n in good.items()}
+            return None
+        best[cell] = [grid.methods[i] for i in (found[0], *found[1])]
+    return best
+
+
+def within_noise(best: Mapping[Cell, Sequence[str]] | None, grid: Grid) -> dict[str, float | None]:
+    """By method the share of cells in which it is best, or not distinguished from the best; None where not known."""
+    if not best:
+        return dict.fromkeys(grid.methods)
+    return {m: float(np.mean([m in good for good in best.values()])) for m in grid.methods}
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,9 @@ def benchmark(
     source: Annotated[
         Path | None, typer.Option("--from", metavar="FOLDER", help="Show what was exported there; run nothing.")
     ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page of HTML with the leaderboard.")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Threads or processes that train clients.")] = os.cpu_count() or 1,
     runs: Runs = Path("runs"),
     data: DataFolder = None,
@@ -87,6 +90,10 @@ def benchmark(
     asked = [] if source is not None and methods is None else [one.name for one in by]
     columns = [] if source is not None and shifts is None and on is None else [(c.data_set, c.name) for c in of]
     found = shown(outcome, asked, columns)
+    if page is not None:
+        from pacfl.report.leaderboard import write
+
+        err.print(f"wrote {page}, {write(found, page) / 1e6:.1f} MB")
     _print(found, grid.settings(size).data["test"][0], as_json)
 
 

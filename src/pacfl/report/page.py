@@ -66,10 +66,10 @@ def page(report: ReportData, live: Live | None = None) -> str:
         test=TEST,
         fairness_protocols=FAIRNESS_PROTOCOLS,
         protocols={p: meaning for p in sorted(known, key=protocol_place) if (meaning := _meaning(p))},
-        css=markup(_text("page.css")),
+        css=markup(text_of("page.css")),
         data=markup(embedded(payload(found, report.federations))),
-        library=markup(_closed(vega())),
-        script=markup(_closed("\n".join(map(_text, (*scripts, *(["live.js"] if live is not None else [])))))),
+        library=markup(closed(vega())),
+        script=markup(closed("\n".join(map(text_of, (*scripts, *(["live.js"] if live is not None else [])))))),
     )
     return html
 
@@ -102,10 +102,11 @@ def vega() -> str:
     return bundle
 
 
-def _closed(script: str) -> str:
+def closed(script: str) -> str:
     """A script that does not end before its end."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def _text(name: str) -> str:
+def text_of(name: str) -> str:
+    """An asset of pages."""
     return (ASSETS / name).read_text(encoding="utf-8")
