@@ -41,6 +41,7 @@ LIVELY: Mapping[str, Mapping[str, Any]] = {
     "pacfl": {"threshold": 12.0, "levels": "none"},
     "flexcfl": {"inter_group_lr": 0.1},
     "fedem": {"clusters": 2},
+    "feddag-clusters": {"coordinates": 0.5},
     "fedrc": {"clusters": 2},
     "flis": {"inputs": 100},
 }

@@ -21,8 +21,9 @@ _PARTS: Final = {
     "pacfl.federation.schedule": ("Schedule",),
     "pacfl.algorithms": (
         "APFL", "CFL", "CLoVE", "Ditto", "FedALA", "FedAdam", "FedAvg", "FedAvgFT", "FedAvgM", "FedBABU", "FedBN",
-        "FedClust", "FedEM", "FedNova", "FedPer", "FedProx", "FedRC", "FedRep", "FedSoft", "FedYogi", "FeSEM",
-        "FlexCFL", "FLIS", "IFCA", "LGFedAvg", "LocalOnly", "PACFL", "PerFedAvg", "PFedMe", "Scaffold", "StoCFL",
+        "FedClust", "FedDAGClusters", "FedEM", "FedNova", "FedPer", "FedProx", "FedRC", "FedRep", "FedSoft", "FedYogi",
+        "FeSEM", "FlexCFL", "FLIS", "IFCA", "LGFedAvg", "LocalOnly", "PACFL", "PerFedAvg", "PFedMe", "Scaffold",
+        "StoCFL",
     ),
     "pacfl.experiment.records": ("RoundRecord", "Spread"),
     "pacfl.experiment.callbacks": ("EarlyStopping", "STOP"),

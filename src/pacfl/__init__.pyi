@@ -13,6 +13,7 @@ from pacfl.algorithms import FedAvgM as FedAvgM
 from pacfl.algorithms import FedBABU as FedBABU
 from pacfl.algorithms import FedBN as FedBN
 from pacfl.algorithms import FedClust as FedClust
+from pacfl.algorithms import FedDAGClusters as FedDAGClusters
 from pacfl.algorithms import FedEM as FedEM
 from pacfl.algorithms import FedNova as FedNova
 from pacfl.algorithms import FedPer as FedPer

@@ -325,7 +325,7 @@ def test_kmeans_has_no_more_clusters_than_distinct_points() -> None:
 # Two groups of clients that give the same images other classes
 
 
-@pytest.mark.parametrize("name", ["fesem", "flexcfl", "flis", "fedclust", "clove", "stocfl"])
+@pytest.mark.parametrize("name", ["fesem", "flexcfl", "flis", "fedclust", "clove", "stocfl", "feddag-clusters"])
 def test_the_clusters_are_the_groups(name: str) -> None:
     """Of founders, and of a client that joins after the last round."""
     learning = LocalTraining(epochs=3, batch_size=8, lr=0.1, momentum=0.5)

@@ -20,7 +20,7 @@ MODELS = np.zeros((2, D), dtype=np.float32)
 ROBUST: tuple[Rule, ...] = ("median", "trimmed-mean", "norm-clipping")
 FLOATS = st.floats(-100, 100, width=32)
 AVERAGING = tuple(name for name in NAMES if name != "solo")
-NOT_HIDING = ("ifca", "fesem", "flexcfl", "flis", "fedclust", "clove", "stocfl", "fedrc", "fedsoft")
+NOT_HIDING = ("ifca", "fesem", "flexcfl", "flis", "fedclust", "clove", "stocfl", "fedrc", "fedsoft", "feddag-clusters")
 HIDING = tuple(name for name in AVERAGING if name not in NOT_HIDING)
 
 

@@ -37,7 +37,8 @@ from pacfl.settings import LATER
 from tests.small_federation import CORRECTED, LEARNING, LIVELY, SEED, model, pool, run_rounds, same, side
 
 SEVERAL = ("ifca", "clove")  # all models go down
-UNTRAINED = ("cfl", "fesem", "flexcfl", "flis", "fedclust", "stocfl", "pacfl")  # send models that are not trained yet
+# send models that are not trained yet
+UNTRAINED = ("cfl", "fesem", "flexcfl", "flis", "fedclust", "stocfl", "feddag-clusters", "pacfl")
 SCHEDULE = Schedule(rounds=3, participation=0.7, evaluate_every=1, personal_every=3)
 CLASSES = 10
 BIAS = slice(600, 610)  # of the net of the small federation: 64 × 8 + 8 + 8 × 10 weights before it

@@ -162,6 +162,7 @@ def test_a_cluster_of_fewer_than_three_is_refused() -> None:
         (lambda: build("flexcfl", aggregation=SECURE), "the pre-training updates of single clients"),
         (lambda: build("flis", aggregation=SECURE), "what the models of single clients infer"),
         (lambda: build("fedclust", aggregation=SECURE), "the last layers of single clients"),
+        (lambda: build("feddag-clusters", aggregation=SECURE), "the first updates of single clients"),
         (lambda: build("fedrc", aggregation=SECURE), "how the classes of every client are divided"),
         (lambda: build("fedsoft", aggregation=SECURE), "weighs single clients"),
         (lambda: build("clove", aggregation=SECURE), "the loss vectors of single clients"),

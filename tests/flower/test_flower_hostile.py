@@ -221,6 +221,7 @@ def test_the_transport_knows_no_name_of_an_array() -> None:
     assert names == {
         "w", "dc", "direction", "steps", "choice", "basis", "split_half_angles",
         "head", "losses", "inferred", "gradient", "omega", "parts", "importance",
+        "class_names", "class_sizes", "class_directions", "update",
     }  # fmt: skip
     for path in sorted(Path(backend_module.__file__).parent.rglob("*.py")):
         constants = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}

@@ -17,6 +17,7 @@ from pacfl.algorithms.fedavgm import FedAvgM
 from pacfl.algorithms.fedbabu import FedBABU
 from pacfl.algorithms.fedbn import FedBN
 from pacfl.algorithms.fedclust import FedClust
+from pacfl.algorithms.feddag_clusters import FedDAGClusters
 from pacfl.algorithms.fedem import FedEM
 from pacfl.algorithms.fednova import FedNova
 from pacfl.algorithms.fedper import FedPer
@@ -92,6 +93,7 @@ __all__ = [
     "FedBABU",
     "FedBN",
     "FedClust",
+    "FedDAGClusters",
     "FedEM",
     "FedNova",
     "FedPer",
