@@ -24,27 +24,24 @@ from pacfl.subspace.sparse import as_dense, is_sparse, lengths_of_sparse, scaled
 Array = NDArray[Any]
 Encoder = Callable[[Any], Any]  # (n, ...) numbers, or (n,) texts -> (n, ...) numbers, or a sparse matrix
 
-VERSION: Final = 1  # of the built-in encoders: another one where the numbers change that they give
-QUIET: Final = 1e-6  # share of a channel's power: 60 dB below it
+VERSIONS: Final = {"spectrum": 2, "ngrams": 1, "standardise": 1}  # another one where the numbers change that they give
 COLUMNS: Final = 1 << 15  # of n-grams: 384 KB in a signature of rank 3
 LENGTHS: Final = (3, 4, 5)  # characters of an n-gram
 WORDS: Final = re.compile(r"\w+|[^\w\s]")
 
 
 def spectrum(x: Array) -> Array:
-    """Signals (n, steps) or (n, steps, channels) -> the log power of each frequency in each channel.
+    """Signals (n, steps) or (n, steps, channels) -> the root of each frequency's share of the power of its channel.
 
-    The mean of a window is removed first, and a Hann taper hides its ends. Power is the mean square per frequency,
-    whatever the length of a window: a gain adds to all frequencies of a channel. Frequencies 60 dB below their channel
-    count as noise; a silent channel is 0. (n, steps // 2 · channels).
+    The mean of a window is removed first, and a Hann taper hides its ends. Shares are a distribution, and the angle
+    between the roots of two distributions is a distance between them (Bhattacharyya, 1943). Offset and gain of a
+    channel do not count, and faint frequencies count little; a silent channel is 0. (n, steps // 2 · channels).
     """
-    signals = _signals(x, "spectrum", fewest=4)
-    taper = np.hanning(signals.shape[1] + 2)[1:-1, None]
-    centred = signals - signals.mean(axis=1, keepdims=True)
-    power = np.abs(np.fft.rfft(centred * taper, axis=1)[:, 1:]) ** 2 / (taper**2).sum()
-    total = power.sum(axis=1, keepdims=True)
-    logs = np.log(np.maximum(power, QUIET * np.where(total > 0, total, 1.0)))
-    return np.asarray(np.where(total > 0, logs, 0.0).reshape(len(signals), -1))
+    shapes = _standardised(_signals(x, "spectrum", fewest=4))
+    taper = np.hanning(shapes.shape[1] + 2)[1:-1, None]
+    amplitudes = np.abs(np.fft.rfft(shapes * taper, axis=1)[:, 1:])
+    lengths = np.linalg.norm(amplitudes, axis=1, keepdims=True)
+    return np.asarray((amplitudes / np.where(lengths > 0, lengths, 1.0)).reshape(len(x), -1))
 
 
 def standardise(x: Array) -> Array:
@@ -52,11 +49,7 @@ def standardise(x: Array) -> Array:
 
     What is left of (n, steps) or (n, steps, channels), or of images (n, h, w, channels), is its shape.
     """
-    signals = _signals(x, "standardise", fewest=2)
-    centred = signals - signals.mean(axis=1, keepdims=True)
-    deviation = centred.std(axis=1, keepdims=True)
-    negligible = 1e-12 * np.abs(signals).max(axis=1, keepdims=True)
-    return np.asarray(np.where(deviation > negligible, centred / np.maximum(deviation, 1e-300), 0.0).reshape(x.shape))
+    return _standardised(_signals(x, "standardise", fewest=2)).reshape(x.shape)
 
 
 def ngrams(x: Array) -> csr_array:
@@ -139,7 +132,7 @@ def in_words(sha256: str | None) -> str:
 
 
 def _built_in_digest(name: str) -> str:
-    return hashlib.sha256(f"pacfl {name} {VERSION}".encode()).hexdigest()
+    return hashlib.sha256(f"pacfl {name} {VERSIONS[name]}".encode()).hexdigest()
 
 
 def _find(name: str) -> Encoder:
@@ -156,6 +149,14 @@ def _called(name: str, encoder: Encoder, x: Array) -> Any:
     except Exception as error:  # the function may do anything
         raise ValueError(f"encoder {name!r} fails: {type(error).__name__}: {error}") from error
     return made.tocsr() if is_sparse(made) else np.asarray(made)
+
+
+def _standardised(signals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Every channel of every sample (n, steps, channels) with mean 0 and standard deviation 1, or 0 if it is silent."""
+    centred = signals - signals.mean(axis=1, keepdims=True)
+    deviation = centred.std(axis=1, keepdims=True)
+    negligible = 1e-12 * np.abs(signals).max(axis=1, keepdims=True)
+    return np.asarray(np.where(deviation > negligible, centred / np.maximum(deviation, 1e-300), 0.0))
 
 
 def _signals(x: Array, encoder: str, fewest: int) -> NDArray[np.float64]:
