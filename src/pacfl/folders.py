@@ -26,7 +26,7 @@ WORDS: Final[Mapping[Kind, str]] = {
 }
 COMMANDS: Final[Mapping[Kind, str]] = {
     "clusters": "show, explain, join, leave, replace, report, dashboard",
-    "store": "store add, store show",
+    "store": "store add, store show, cluster, join",
     "server": "status, show, explain, report, export, dashboard, deploy deliver",
     "deployment": "deploy status, status, show, explain, report, export, dashboard",
     "run": "show, report, export, dashboard",
@@ -74,6 +74,12 @@ def recognise(path: Path) -> Folder | None:
     if _is_of_server(path) or any((path / name).exists() for name in ("status.json", "checkpoint.json")):
         return Folder(path, "server")
     return Folder(path, "runs") if path.is_dir() and any(path.glob(f"*/{RUN}")) else None
+
+
+def is_store(path: Path) -> bool:
+    """Whether a folder is a store of signatures."""
+    found = recognise(path)
+    return found is not None and found.kind == "store"
 
 
 def required(

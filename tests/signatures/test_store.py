@@ -11,9 +11,10 @@ import pytest
 from benchmarks.million import simulated
 from pacfl.errors import DataError
 from pacfl.folders import recognise
-from pacfl.signatures import SignatureSettings, sigfile, sign_file
+from pacfl.signatures import SignatureSettings, sigfile, sign_file, store_files
 from pacfl.signatures import store as stores
-from pacfl.signatures.store import SignatureStore, add_to_store
+from pacfl.signatures.store import SignatureStore
+from pacfl.signatures.store_files import add_files, add_to_store
 from pacfl.subspace import proximity
 from pacfl.subspace.sketch import projection, sketched
 from tests.conftest import Run
@@ -74,7 +75,7 @@ def test_adding_in_parts_is_adding_at_once_and_files_are_not_added_twice(files: 
 
 def test_a_kill_in_mid_block_loses_nothing(files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of two; the process dies before it counts the third block. The same call then adds the rest."""
-    monkeypatch.setattr(stores, "BLOCK", 2)
+    monkeypatch.setattr(store_files, "BLOCK", 2)
     whole, _ = add_to_store(tmp_path / "whole", files, dimensions=20)
     write, calls = stores._write, []
 
@@ -101,9 +102,9 @@ def test_duplicates_are_named(files: list[Path], tmp_path: Path) -> None:
     other = tmp_path / "client-1.sig"
     shutil.copy(files[4], other)
     with pytest.raises(DataError, match="client-1: in the store with another signature, nothing was added"):
-        store.add_files([files[5], other])
+        add_files(store, [files[5], other])
     with pytest.raises(DataError, match="client-4: more than one client has this name"):
-        store.add_files([files[4], files[5], files[4]])
+        add_files(store, [files[4], files[5], files[4]])
     assert len(SignatureStore(tmp_path / "store")) == 4
 
 
@@ -118,7 +119,7 @@ def test_a_disk_that_is_too_small_is_refused(
     store, _ = add_to_store(tmp_path / "store", files[:2])
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk())
     with pytest.raises(DataError, match=r"5 signatures need 0\.07 GB, and the disk has 0\.00 GB left; make room"):
-        store.add_files(files)
+        add_files(store, files)
     assert len(SignatureStore(tmp_path / "store")) == 2
 
 
@@ -146,7 +147,7 @@ def test_what_does_not_belong_together_is_refused(files: list[Path], tmp_path: P
     np.save(x, np.random.default_rng(0).normal(size=(60, 40)))
     sign_file(x, tmp_path / "x.sig", rank=2)
     with pytest.raises(DataError, match="these differ in rank"):
-        store.add_files([tmp_path / "x.sig"])
+        add_files(store, [tmp_path / "x.sig"])
     with pytest.raises(DataError, match="leave out --dimensions"):
         add_to_store(tmp_path / "store", files, dimensions=20)
     with pytest.raises(DataError, match=r"x\.npy: no signature file"):

@@ -24,9 +24,10 @@ from pacfl.cli.signature_options import (
     data_options,
     degrees_of,
 )
-from pacfl.errors import MissingLibraryError
+from pacfl.cli.store import cluster_in_store, join_to_store
+from pacfl.errors import DataError, MissingLibraryError
 from pacfl.features.images import SkippedWarning
-from pacfl.folders import Kind, required
+from pacfl.folders import Kind, is_store, required
 from pacfl.signatures import (
     cluster_files,
     figures,
@@ -40,7 +41,7 @@ from pacfl.signatures import (
 from pacfl.signatures import demo as digits
 from pacfl.signatures.keying import unkeyed_federation
 from pacfl.signatures.keys import read_key
-from pacfl.subspace import Compare, Linkage, Measure
+from pacfl.subspace import Compare, Linkage, Measure, Method
 
 NO_SIGNATURES: Final[Mapping[Kind, str]] = dict.fromkeys(("run", "runs"), "runs store no signatures")
 
@@ -118,7 +119,9 @@ def inspect(file: Annotated[Path, typer.Argument(help="A signature file.")], as_
 @app.command()
 @sharing(data_options, "how", without=OF_ONE_CLIENT)
 def cluster(
-    files: Annotated[list[Path], typer.Argument(help="Signature files, or data files, one for each client.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Signature files, or data files, one for each client; or a store.")
+    ],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder to store the federation in.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the federation that is in the folder.")] = False,
     threshold: Annotated[str, typer.Option(metavar="auto|DEGREES", help="Where to cut the dendrogram.")] = "auto",
@@ -132,12 +135,20 @@ def cluster(
         typer.Option(help="Of the angles between two signatures. Default: smallest, or sum where that is always 0."),
     ] = None,
     linkage: Annotated[Linkage, typer.Option(help="Between clusters.")] = "average",
+    method: Annotated[
+        Method, typer.Option(help="Of a store: all pairs, landmarks, or landmarks beyond 5,000 clients (auto).")
+    ] = "auto",
     pictures: Pictures = None,
     *,
     how: DataOptions,
     as_json: AsJson = False,
 ) -> None:
     """Cluster clients by their data, and show the evidence for the clusters."""
+    if len(files) == 1 and is_store(files[0]):
+        cluster_in_store(files[0], measure, method, as_json)
+        return
+    if method != "auto":
+        raise DataError("--method: is for a store of signatures, which 'pacfl store add' makes; leave it out")
     with warnings.catch_warnings(record=True) as caught, progress_bars() as advance:
         warnings.simplefilter("always", UserWarning)
         federation = cluster_files(
@@ -161,7 +172,7 @@ def cluster(
 @app.command()
 @sharing(data_options, "how", without=AS_OTHERS_HAVE)
 def join(
-    folder: Annotated[Path, typer.Argument(help="Folder of a federation, made by 'pacfl cluster'.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a federation, made by 'pacfl cluster', or a store.")],
     files: Annotated[list[Path], typer.Argument(help="Signature or data files of newcomers.")],
     pictures: Pictures = None,
     *,
@@ -169,6 +180,9 @@ def join(
     as_json: AsJson = False,
 ) -> None:
     """Assign newcomers to clusters. No other client moves."""
+    if is_store(folder):
+        join_to_store(folder, files, as_json)
+        return
     with warnings.catch_warnings(record=True) as caught, progress_bars() as advance:
         warnings.simplefilter("always", UserWarning)
         joined = join_files(folder, files, reading=how.reading, pictures=_drawable(pictures), on_progress=advance)

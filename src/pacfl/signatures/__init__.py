@@ -3,7 +3,8 @@
 `sign_file` writes one client's signature, `cluster_files` finds the clusters of many, `load_federation` shows them,
 `join_files` adds newcomers, `leave_federation` removes clients, `replace_file` takes a new signature of one and says
 whether it drifted, `explain_pair` says why two of them differ. `add_to_store` puts very many signatures into one
-folder. `write_key` makes a key that hides directions, or names of classes, from whoever does not have it.
+folder, `cluster_store` finds their clusters, `join_store` adds newcomers. `write_key`
+makes a key that hides directions, or names of classes, from whoever does not have it.
 """
 
 from pacfl.features.reading import Reading
@@ -22,7 +23,9 @@ from pacfl.signatures.keys import write_key
 from pacfl.signatures.lifecycle import Replaced
 from pacfl.signatures.placement import Drift, Newcomer
 from pacfl.signatures.sigfile import SignatureFile, SignatureSettings
-from pacfl.signatures.store import SignatureStore, add_to_store
+from pacfl.signatures.store import SignatureStore
+from pacfl.signatures.store_clusters import StoreClusters, cluster_store, join_store
+from pacfl.signatures.store_files import add_to_store
 from pacfl.subspace import DependenceWarning
 
 __all__ = [
@@ -37,10 +40,13 @@ __all__ = [
     "SignatureFile",
     "SignatureSettings",
     "SignatureStore",
+    "StoreClusters",
     "add_to_store",
     "cluster_files",
+    "cluster_store",
     "explain_pair",
     "join_files",
+    "join_store",
     "leave_federation",
     "load_federation",
     "replace_file",

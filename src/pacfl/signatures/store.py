@@ -26,19 +26,16 @@ from numpy.typing import ArrayLike, NDArray
 from pacfl.errors import DataError
 from pacfl.files import locked, write_atomically
 from pacfl.folders import STORE
-from pacfl.signatures import sigfile
-from pacfl.signatures.federation import Progress, check_comparable
-from pacfl.signatures.sigfile import SignatureFile, SignatureSettings
+from pacfl.signatures.sigfile import SignatureSettings
 from pacfl.subspace import MEASURES, Measure
 from pacfl.subspace.proximity import ORTHONORMAL_WITHIN
-from pacfl.subspace.sketch import PER_DIRECTION, projection, sketched, widened
+from pacfl.subspace.sketch import PER_DIRECTION, projection, sketched, widening
 from pacfl.subspace.split_half import OF_FIRST, SPLITS
 
 FORMAT: Final = 1
 DIMENSIONS: Final = 128  # of a sketch
 BLOCK: Final = 2048  # signatures that are written at once
 SPARE: Final = 64 << 20  # bytes that are left on the disk
-SUFFIX: Final = ".sig"
 NAMED: Final = 5  # names in a message
 CLIENT: Final = np.dtype([("sha256", "u1", 32), ("samples", "<i8")])
 UNPRINTABLE: Final = ("Cc", "Cs")  # categories of characters: controls, and bytes that are no text
@@ -122,12 +119,24 @@ class SignatureStore:
 
     def split_half_angles(self, measure: Measure) -> NDArray[np.float32]:
         """(n, splits) degrees, as they may be after the sketch; NaN for clients without."""
+        return self.widened(self.own_angles(measure), measure)
+
+    def own_angles(self, measure: Measure, part: slice = slice(None)) -> NDArray[np.float32]:
+        """(m, splits) degrees that some clients measured, before the sketch."""
         stored = self._mapped("angles.f16", np.dtype("<f2"), (len(MEASURES), SPLITS))
-        angles = stored[:, MEASURES.index(measure)].astype(np.float32)
-        if not self.sketched:
-            return angles
+        return stored[part, MEASURES.index(measure)].astype(np.float32)
+
+    def widened(
+        self, angles: NDArray[np.float32], measure: Measure, widening: ArrayLike | None = None
+    ) -> NDArray[np.float32]:
+        """Own angles as they may be after the sketch; by factors (splits,), if these are known."""
         most = 90.0 if measure in OF_FIRST else 90.0 * self._rank
-        return widened(angles, self.manifest.settings.features, self.manifest.dimensions, most).astype(np.float32)
+        factors = self.widening(angles) if widening is None else np.asarray(widening)
+        return np.minimum(angles * factors.astype(np.float32), np.float32(most))
+
+    def widening(self, angles: NDArray[np.float32]) -> NDArray[np.float64]:
+        """By what factors the sketch widens own angles of all clients: (splits,)."""
+        return widening(angles, self.manifest.settings.features, self.manifest.dimensions)
 
     @property
     def sketched(self) -> bool:
@@ -165,8 +174,8 @@ class SignatureStore:
         m, wanted = len(names), (self.manifest.settings.features, self._rank)
         if bases.ndim != 3 or bases.shape != (m, *wanted):
             raise DataError(f"bases must be ({m}, {wanted[0]}, {wanted[1]}) for {m} names, got {bases.shape}")
-        self._check_names(names)
-        self._check_room(m)
+        self.check_names(names)
+        self.check_room(m)
         for start in range(0, m, BLOCK):
             part = slice(start, start + BLOCK)
             own = np.asarray(bases[part], dtype=np.float32)
@@ -180,31 +189,6 @@ class SignatureStore:
                 angles[:, MEASURES.index(measure)] = np.asarray(given)[part]
             self._append(names[part], self.projected(own), angles, rows)
         return m
-
-    def add_files(self, paths: Sequence[Path], on_progress: Progress = lambda *_: None) -> int:
-        """Append the signatures in files, NAME.sig, that are not in the store yet; how many.
-
-        Files that are there already are passed over, so that the same call resumes after a kill.
-        """
-        new = self._not_there(paths)
-        self._check_names([path.stem for path in new])
-        self._check_room(len(new))
-        on_progress("storing", len(paths) - len(new), len(paths))
-        for start in range(0, len(new), BLOCK):
-            block = new[start : start + BLOCK]
-            signatures = []
-            for path in block:
-                signatures.append(sigfile.read(path))
-                check_comparable({"the store": self.manifest.settings, path.stem: signatures[-1].settings})
-                on_progress("storing", 1, len(paths))
-            self.add(
-                [path.stem for path in block],
-                np.stack([_padded(one.basis, self._rank) for one in signatures]),
-                {measure: np.stack([_angles(one, measure) for one in signatures]) for measure in MEASURES},
-                [one.samples or 0 for one in signatures],
-                [_digest(path) for path in block],
-            )
-        return len(new)
 
     def summary(self) -> dict[str, Any]:
         """What `pacfl store show --json` prints."""
@@ -276,32 +260,22 @@ class SignatureStore:
         if "names" in self.__dict__:
             self.names.extend(names)
 
-    def _not_there(self, paths: Sequence[Path]) -> list[Path]:
-        """Files of clients that are not in the store; those of another signature of a client are refused."""
-        places = {name: i for i, name in enumerate(self.names)}
-        known = [path for path in paths if path.stem in places]
-        if not known:
-            return list(paths)
-        stored = self._mapped("clients.bin", CLIENT, ())["sha256"]
-        others = [path.stem for path in known if stored[places[path.stem]].tobytes() != _digest(path)]
-        if others:
-            raise DataError(
-                f"{_listed(others)}: in the store with another signature, nothing was added; signatures in a store are "
-                "not replaced: rename the file, or make a new store"
-            )
-        return [path for path in paths if path.stem not in places]
+    def digests(self) -> NDArray[np.uint8]:
+        """(n, 32) the SHA-256 of what each client sent, a memory map."""
+        found: NDArray[np.uint8] = self._mapped("clients.bin", CLIENT, ())["sha256"]
+        return found
 
-    def _check_names(self, names: Sequence[str]) -> None:
+    def check_names(self, names: Sequence[str]) -> None:
         """Refuse names that occur twice, or cannot be printed."""
         seen = set(self.names) if names else set()
         twice = [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
         if twice:
-            raise DataError(f"{_listed(twice)}: more than one client has this name; nothing was added")
+            raise DataError(f"{listed(twice)}: more than one client has this name; nothing was added")
         odd = next((name for name in names if any(unicodedata.category(c) in UNPRINTABLE for c in name)), None)
         if odd is not None:
             raise DataError(f"clients have names that can be printed, got {odd!r}; nothing was added")
 
-    def _check_room(self, m: int) -> None:
+    def check_room(self, m: int) -> None:
         """Refuse what the disk has no room for."""
         of_one = 2 * self._rank * self.manifest.dimensions + 2 * len(MEASURES) * SPLITS + CLIENT.itemsize + 64
         needed, free = m * of_one + SPARE, shutil.disk_usage(self.folder).free
@@ -312,59 +286,8 @@ class SignatureStore:
             )
 
 
-def add_to_store(
-    folder: Path,
-    paths: Sequence[Path],
-    *,
-    dimensions: int | None = None,
-    seed: int | None = None,
-    on_progress: Progress = lambda *_: None,
-) -> tuple[SignatureStore, int]:
-    """The store in a folder with the signatures in files, or in folders of them; and how many were added.
-
-    A store that is not there is made; dimensions and seed are those of its projection.
-    """
-    files = [file for path in paths for file in (sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path])]
-    foreign = [str(file) for file in files if file.suffix != SUFFIX]
-    if foreign or not files:
-        found = (
-            f"{_listed(foreign)}: no signature file"
-            if foreign
-            else f"no signature file in {_listed([*map(str, paths)])}"
-        )
-        raise DataError(f"{found}; sign data first: pacfl sign DATA -o NAME{SUFFIX}")
-    if not (folder / STORE).exists():
-        store = SignatureStore.create(folder, sigfile.read(files[0]).settings, dimensions, seed or 0)
-    else:
-        store = SignatureStore(folder)
-        if dimensions not in (None, store.manifest.dimensions) or seed not in (None, store.manifest.seed):
-            raise DataError(
-                f"{folder}: has {store.sketch or 'all dimensions'}; leave out --dimensions and --seed, or make a new "
-                "store"
-            )
-    return store, store.add_files(files, on_progress)
-
-
 def _write(folder: Path, manifest: Manifest) -> None:
     write_atomically(folder / STORE, (json.dumps(asdict(manifest), indent=2) + "\n").encode())
-
-
-def _digest(path: Path) -> bytes:
-    """The checksum with which a signature file ends."""
-    with path.open("rb") as file:
-        file.seek(-min(sigfile.DIGEST_BYTES, path.stat().st_size), os.SEEK_END)
-        return file.read().rjust(sigfile.DIGEST_BYTES, b"\0")
-
-
-def _padded(basis: NDArray[np.float32], rank: int) -> NDArray[np.float32]:
-    """A basis of fewer directions, with columns of zeros."""
-    return np.pad(basis, ((0, 0), (0, rank - basis.shape[1])))
-
-
-def _angles(signature: SignatureFile, measure: Measure) -> NDArray[Any]:
-    """As many split-half angles as are stored; NaN where there are none."""
-    own = signature.split_half_angles.get(measure, np.empty(0))
-    return np.resize(own, SPLITS) if len(own) else np.full(SPLITS, np.nan)
 
 
 def _check_orthonormal(bases: NDArray[np.float32], names: Sequence[str]) -> None:
@@ -374,8 +297,9 @@ def _check_orthonormal(bases: NDArray[np.float32], names: Sequence[str]) -> None
     off = np.abs(gram - present[:, :, None] * np.eye(gram.shape[1])).max(axis=(1, 2))
     if not (off <= ORTHONORMAL_WITHIN).all():
         bad = np.flatnonzero(~(off <= ORTHONORMAL_WITHIN)).tolist()
-        raise DataError(f"{_listed([names[i] for i in bad])}: no orthonormal basis")
+        raise DataError(f"{listed([names[i] for i in bad])}: no orthonormal basis")
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Some of the names, and how many more there are."""
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

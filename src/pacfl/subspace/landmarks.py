@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from pacfl.subspace.clustering import Clustering, Landmarks, cluster
 from pacfl.subspace.guarantee import TOO_FEW, noise_obstacle, too_noisy
 from pacfl.subspace.hierarchy import Labels, in_order_of_appearance
-from pacfl.subspace.many import AT_ONCE, Group, ManyClients, Positions, apart, nearest
+from pacfl.subspace.many import AT_ONCE, Group, ManyClients, Positions, nearest
 from pacfl.subspace.noise_scale import reference_scale
 from pacfl.subspace.null import noise_energies, placing_limit
 from pacfl.subspace.proximity import Measure, proximity
@@ -94,7 +94,10 @@ def begin(
     limit = placing_limit(noise[several], energies, min(MEMBERS, len(drawn)), n, error_rate / 2, rng)
     comparable &= ~too_noisy(noise, reference_scale(noise[drawn]), limit, clients.farthest)
     drawn = clients.first(np.flatnonzero(comparable if comparable.any() else clients.known), sample)
-    first = _exact(clients, drawn, error_rate / 2, [*caveats, DOUBT])
+    if len(drawn) == max(int(comparable.sum()), 1):  # everybody who can be compared: no one is left to place
+        first = _exact(clients, drawn, error_rate, caveats)
+    else:
+        first = _exact(clients, drawn, error_rate / 2, [*caveats, DOUBT])
     comparable[drawn] = first.labels >= 0
     labels = np.where(comparable, 0, -1).astype(np.intp)
     distances = np.where(comparable, np.inf, 0.0).astype(np.float32)
@@ -132,7 +135,8 @@ def completed(clients: ManyClients, placing: Placing) -> Clustering:
         str(i): noise_obstacle(float(clients.noise[i]), clients.farthest) if clients.known[i] else TOO_FEW
         for i in np.flatnonzero(~comparable).tolist()
     }
-    evidence["reasons"] = _reasons(placing, n_clusters, int((~comparable).sum()))
+    if len(placing.sample) < comparable.sum():
+        evidence["reasons"] = _reasons(placing, n_clusters, int((~comparable).sum()))
     return replace(placing.first, noise_scale=clients.noise, labels=labels, evidence=evidence, landmarks=landmarks)
 
 
@@ -168,7 +172,7 @@ def _compared(clients: ManyClients, placing: Placing) -> Placing:
     """The next block of clients compared with the new clusters: each moves where one is nearer than its own."""
     stop = min(placing.row + AT_ONCE, len(clients))
     labels, distances = placing.labels.copy(), placing.distances.copy()
-    groups, new = [Group(clients, placing.members[k]) for k in placing.new], np.array(placing.new)
+    groups, new = [Group.of(clients, placing.members[k]) for k in placing.new], np.array(placing.new)
     movable = placing.row + np.flatnonzero(distances[placing.row : stop] > 0)
     parts = [movable[i : i + OF_A_THREAD] for i in range(0, len(movable), OF_A_THREAD)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -197,7 +201,8 @@ def _next_round(clients: ManyClients, placing: Placing, sample: int) -> Placing:
     for j in range(int(found.max()) + 1):
         own = drawn[found == j]
         home, group = int(np.bincount(homes[found == j]).argmax()), own[:MEMBERS]
-        if apart(Group(clients, group), Group(clients, members[home]), clients) <= placing.limit:
+        former = Group.of(clients, members[home])
+        if Group.of(clients, group).ratios(former, clients.measure, clients.farthest).mean() <= placing.limit:
             labels[own] = home
         else:
             labels[own] = len(members)

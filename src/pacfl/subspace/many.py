@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -79,25 +80,40 @@ class ManyClients:
         return order
 
 
+@dataclass(frozen=True, eq=False)
 class Group:
-    """Members of a cluster with whom clients are compared, and their mean subspace."""
+    """Some clients as they are compared: members of a cluster, for instance."""
 
-    def __init__(self, clients: ManyClients, members: Positions) -> None:
+    u: NDArray[Any]  # (rank, m, features); float64 where their noise is small
+    ranks: Positions  # (m,)
+    variances: Array  # (m,) what each adds to the noise of a pair
+
+    @classmethod
+    def of(cls, clients: ManyClients, members: Positions) -> "Group":
         """Read the members, by their positions."""
-        u, self.ranks = clients.read(members)
-        self.variances = clients.variances[members]
-        self.u: NDArray[Any] = u.astype(np.float64) if clients.noise[members].min() < FINE else u
-        self.mean = np.linalg.svd(u.reshape(-1, u.shape[2]), full_matrices=False)[2][: len(u)]
+        u, ranks = clients.read(members)
+        fine = len(members) > 0 and clients.noise[members].min() < FINE
+        return cls(u.astype(np.float64) if fine else u, ranks, clients.variances[members])
 
+    @cached_property
+    def mean(self) -> NDArray[Any]:
+        """The mean subspace: (rank or fewer, features)."""
+        stacked = self.u.reshape(-1, self.u.shape[2])
+        directions: NDArray[Any] = np.linalg.svd(stacked, full_matrices=False)[2][: len(self.u)]
+        return directions
 
-def apart(a: Group, b: Group, clients: ManyClients) -> float:
-    """The mean angle between members of two groups, in units of noise."""
-    return float(_ratios(clients, a.u, a.ranks, a.variances, b).mean())
+    def ratios(self, other: "Group", measure: Measure, farthest: float) -> Array:
+        """Angles to another group's clients in units of noise: (m, others)."""
+        own = self.u.astype(other.u.dtype, copy=False)
+        angles = angles_between(own, other.u, self.ranks, other.ranks, measure)
+        found: Array = angles / noise_of_pairs(np.add.outer(self.variances, other.variances), farthest)
+        return found
 
 
 def nearest(clients: ManyClients, some: Positions, groups: Sequence[Group]) -> tuple[Positions, Array]:
     """The nearest group of some clients, and the mean angle to its members in units of noise: (m,) each."""
     u, ranks = clients.read(some)
+    variances = clients.variances[some]
     away = np.full((len(some), len(groups)), np.inf)
     near = np.ones(away.shape, dtype=bool)
     if len(groups) > CANDIDATES:
@@ -110,14 +126,7 @@ def nearest(clients: ManyClients, some: Positions, groups: Sequence[Group]) -> t
     for k, group in enumerate(groups):
         rows = np.flatnonzero(near[:, k])
         if len(rows):
-            own = clients.variances[some[rows]]
-            away[rows, k] = _ratios(clients, u[:, rows], ranks[rows], own, group).mean(axis=1)
+            own = Group(u[:, rows], ranks[rows], variances[rows])
+            away[rows, k] = own.ratios(group, clients.measure, clients.farthest).mean(axis=1)
     found = away.argmin(axis=1)
     return found, away[np.arange(len(some)), found]
-
-
-def _ratios(clients: ManyClients, u: NDArray[Any], ranks: Positions, variances: Array, group: Group) -> Array:
-    """Angles between clients and the members of a group, in units of noise: (m, members)."""
-    angles = angles_between(u.astype(group.u.dtype, copy=False), group.u, ranks, group.ranks, clients.measure)
-    ratios: Array = angles / noise_of_pairs(np.add.outer(variances, group.variances), clients.farthest)
-    return ratios

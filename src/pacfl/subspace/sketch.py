@@ -61,21 +61,28 @@ def sketched(bases: NDArray[Any], onto: NDArray[np.float32]) -> NDArray[np.float
     return np.ascontiguousarray(np.einsum("nab,nbf->nfa", nearest, projected))
 
 
-def widened(split_half_angles: ArrayLike, features: int, dimensions: int, most: float = 90.0) -> Array:
+def widened(split_half_angles: ArrayLike, features: int, dimensions: int, most: float = 90.0) -> NDArray[Any]:
     """Split-half angles, measured before a sketch, as they may be after it: (n, splits), NaN where there are none.
 
     most: the largest there can be, in degrees.
     """
-    angles = np.array(split_half_angles, dtype=np.float64)
-    known = np.isfinite(angles).all(axis=1) & (angles > 0).any(axis=1)
+    angles = np.asarray(split_half_angles)
+    wider: NDArray[Any] = np.minimum(angles * widening(angles, features, dimensions).astype(angles.dtype), most)
+    return wider
+
+
+def widening(split_half_angles: NDArray[Any], features: int, dimensions: int) -> Array:
+    """By what factor a sketch widens each of the split-half angles of all clients (n, splits): (splits,)."""
+    known = np.isfinite(split_half_angles).all(axis=1) & (split_half_angles > 0).any(axis=1)
+    splits = split_half_angles.shape[1]
     if dimensions >= features or not known.any():
-        return angles
+        return np.ones(splits)
     left = 1 - dimensions / features
-    squares = angles[known] ** 2
+    squares = split_half_angles[known] ** 2
     of_noise = noise_dimension(squares / squares.mean(axis=1, keepdims=True))
     shortened = BOUND * np.sqrt(2 * left / (dimensions * of_noise))
-    freedom, splits = dimensions / left, angles.shape[1]
+    freedom = dimensions / left
     unequal = chi2.ppf((np.arange(splits) + 0.5) / splits, freedom) / freedom
     unequal = np.random.default_rng(splits).permutation(unequal / unequal.mean())
-    wider: Array = np.minimum(angles * np.sqrt((1 + shortened) * unequal), most)
-    return wider
+    factors: Array = np.sqrt((1 + shortened) * unequal)
+    return factors
