@@ -72,7 +72,7 @@ def trained(t: int, w: Vector, client: ClientId, batch_norm: BatchNorm = "averag
 @pytest.mark.parametrize("name", [*NAMES, "fedbn"])
 def test_every_algorithm_trains_such_a_model(name: str, batch_norm: BatchNorm) -> None:
     """Variances stay positive, and losses fall; server optimisers refuse to step by variances."""
-    if lively(name).optimiser is not None and batch_norm == "averaged":
+    if lively(name).server_optimiser is not None and batch_norm == "averaged":
         with pytest.raises(ConfigError, match="running variances"):
             run(lively(name), batch_norm)
         return

@@ -223,7 +223,7 @@ def test_settings_that_do_not_apply_are_refused(settings: dict[str, Any], why: s
 
 @kinds
 def test_the_defaults_are_those_of_the_algorithm_alone(kind: str) -> None:
-    assert optimising(kind).optimiser == OWN[kind]().optimiser
+    assert optimising(kind).optimiser == OWN[kind]().server_optimiser
 
 
 def test_shared_running_statistics_are_refused() -> None:

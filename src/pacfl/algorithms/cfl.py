@@ -36,7 +36,7 @@ class CFL(Algorithm):
     gamma: NonNegative = 0.0
     first_split: NonNegativeInt = 20  # no split before this round
 
-    steps = True
+    server_steps = True
 
     def no_secure(self) -> str:
         return "CFL splits clusters by the cosines between single updates, and sums hide them"
@@ -53,7 +53,7 @@ class CFL(Algorithm):
             return state
         fresh = {u.client: (u.size, u.content["w"] - state.models[state.cluster_of[u.client]]) for u in uploads}
         state = replace(state, updates={**state.updates, **fresh}, rounds=state.rounds + 1, update_norms=())
-        state = cluster_mean(state, uploads, self.aggregation, self.optimiser)
+        state = cluster_mean(state, uploads, self.aggregation, self.server_optimiser)
         for k in range(len(state.models)):
             state = self._split(state, k)
         return state

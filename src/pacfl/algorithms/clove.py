@@ -37,7 +37,7 @@ class CLoVE(Algorithm):
     clusters: PositiveInt = 2
 
     shared = "models"
-    steps = True
+    server_steps = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,7 +66,7 @@ class CLoVE(Algorithm):
         return {"w": w, "losses": _losses(context, down["models"])}, memory
 
     def aggregate(self, state: FoundedState, uploads: Sequence[Upload]) -> FoundedState:
-        state = cluster_mean(state, uploads, self.aggregation, self.optimiser)
+        state = cluster_mean(state, uploads, self.aggregation, self.server_optimiser)
         if len(uploads) < self.clusters:  # k-means would separate all of them
             return state
         losses = {u.client: u.content["losses"] for u in sorted(uploads, key=lambda u: u.client)}

@@ -18,7 +18,7 @@ class FedAvgM(Algorithm):
     beta1: ShareBelowOne = MOMENTUM
 
     @property
-    def optimiser(self) -> ServerOptimiser:
+    def server_optimiser(self) -> ServerOptimiser:
         return ServerOptimiser("momentum", self.server_lr, self.beta1)
 
     def no_server_optimiser(self) -> str:

@@ -21,7 +21,7 @@ class FedYogi(Algorithm):
     tau: Positive = TAU
 
     @property
-    def optimiser(self) -> ServerOptimiser:
+    def server_optimiser(self) -> ServerOptimiser:
         return ServerOptimiser("yogi", self.server_lr, self.beta1, self.beta2, self.tau)
 
     def no_server_optimiser(self) -> str:

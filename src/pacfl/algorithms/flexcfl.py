@@ -38,7 +38,7 @@ class FlexCFL(Algorithm):
     clusters: PositiveInt = 2
     inter_group_lr: NonNegative = 0.0  # η
 
-    steps = True
+    server_steps = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,7 +60,7 @@ class FlexCFL(Algorithm):
         return with_models(joined(state, {c: p["direction"] for c, p in profiles.items()}, self._cluster, _by_cosine))
 
     def aggregate(self, state: FoundedState, uploads: Sequence[Upload]) -> FoundedState:
-        state = cluster_mean(state, uploads, self.aggregation, self.optimiser)
+        state = cluster_mean(state, uploads, self.aggregation, self.server_optimiser)
         if not uploads or not self.inter_group_lr:
             return state
         return replace(state, models=_mixed(state.models.astype(np.float64), self.inter_group_lr).astype(np.float32))

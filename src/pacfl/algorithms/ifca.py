@@ -24,7 +24,7 @@ class IFCA(Algorithm):
     clusters: PositiveInt = 2
 
     shared = "models"
-    steps = True
+    server_steps = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,7 +58,7 @@ class IFCA(Algorithm):
         if not uploads:
             return state
         state = replace(state, cluster_of={**state.cluster_of, **chosen})
-        return cluster_mean(state, uploads, self.aggregation, self.optimiser)
+        return cluster_mean(state, uploads, self.aggregation, self.server_optimiser)
 
     def receive(self, context: ClientContext, down: Message, memory: Message) -> Vector:  # noqa: ARG002 - one form for all
         w: Vector = down["models"][_best(context, down)]

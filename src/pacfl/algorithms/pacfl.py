@@ -77,7 +77,7 @@ class PACFL(Algorithm):
     label_prior: bool = field(default=True, kw_only=True)
 
     sums = MappingProxyType({"w": "mean"})  # without levels, whose scores are of single clients
-    steps = True
+    server_steps = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -268,7 +268,7 @@ class PACFL(Algorithm):
 
     def aggregate(self, state: PACFLState, uploads: Sequence[Upload]) -> PACFLState:
         if state.levels is None or not uploads:
-            return cluster_mean(state, uploads, self.aggregation, self.optimiser)
+            return cluster_mean(state, uploads, self.aggregation, self.server_optimiser)
         return trials.aggregate(state, uploads, self.aggregation, self.linkage)
 
     def _cluster(self, clients: Sequence[ClientSignature]) -> Clustering:

@@ -20,6 +20,7 @@ NOT_STORED: Final[Settings] = {
     "aggregation.rule": "mean",
     "aggregation.noise_multiplier": 0.0,
     "aggregation.noise": "secret",
+    "aggregation.server_optimiser": "none",
 }
 
 

@@ -76,7 +76,7 @@ class Algorithm:
     # Whether a client's model is a mixture. If `train` trains several models, it trains all in their order, and the
     # client's memory has their `weights` afterwards.
     mixes: ClassVar[bool] = False
-    steps: ClassVar[bool] = False  # whether an `aggregate` of its own gives `optimiser` to `cluster_mean`
+    server_steps: ClassVar[bool] = False  # whether an own `aggregate` gives `server_optimiser` to `cluster_mean`
     local_normalisation: ClassVar[bool] = False  # whether layers with running statistics stay at the clients
     public_uploads: ClassVar[tuple[str, ...]] = ()  # uploaded arrays that reveal at most the number of samples
     # What `aggregate` needs of each uploaded array, with secure aggregation; declared by whoever averages otherwise
@@ -113,12 +113,12 @@ class Algorithm:
     def no_server_optimiser(self) -> str | None:
         """Why models cannot step by the server optimiser of the aggregation; None if they can."""
         own = type(self)
-        if own.aggregate is not Algorithm.aggregate and not own.steps:
+        if own.aggregate is not Algorithm.aggregate and not own.server_steps:
             return f"{own.__name__} moves its models in a way of its own"
         return None
 
     @property
-    def optimiser(self) -> ServerOptimiser | None:
+    def server_optimiser(self) -> ServerOptimiser | None:
         """What the server's models step by; None: they go to the mean."""
         return self.aggregation.optimiser
 
@@ -155,7 +155,7 @@ class Algorithm:
 
     def aggregate(self, state: Any, uploads: Sequence[Upload]) -> Any:
         """Take the uploads of a round into account; there may be none."""
-        return cluster_mean(state, uploads, self.aggregation, self.optimiser)
+        return cluster_mean(state, uploads, self.aggregation, self.server_optimiser)
 
     def trained_row(self, state: Any, upload: Upload) -> int | None:
         """The row of models that an upload is averaged into; None if it is averaged into another model."""

@@ -99,7 +99,7 @@ class ClientSide:
                 "noise-multiplier adds noise to running variances, which may then be negative; leave normalisation at "
                 'the clients ([model] batch-norm = "local"), or use nn.GroupNorm'
             )
-        if setup.algorithm.optimiser is not None and shared.any():
+        if setup.algorithm.server_optimiser is not None and shared.any():
             raise ConfigError(
                 "a server optimiser takes steps with running variances, which may then be negative; leave "
                 'normalisation at the clients ([model] batch-norm = "local"), or use nn.GroupNorm'
