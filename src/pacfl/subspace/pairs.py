@@ -154,7 +154,9 @@ def class_noise(
     if known is not None:
         was = [at[name] for name in known.names]
         typical[was], excess[was] = known.typical, known.excess
-    variances = _shrunk(own, freedom, typical) / np.maximum(size, 1)
+    n = np.maximum(size, 1)
+    unseen = typical / n  # samples that are all alike leave room for one in n that varies as those of other clients do
+    variances = np.maximum(_shrunk(own, freedom, typical), unseen) / n
     variances[private] = (own / np.maximum(size, 1))[private]
     variances[np.isnan(own)] = np.inf
     half = np.maximum(split // 2, 1)

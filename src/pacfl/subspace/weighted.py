@@ -141,63 +141,107 @@ def settle(pairs: ClassPairs, labels: Labels, limits: Limits) -> Labels:
 
     Early merges of a dendrogram join clients of few samples; against whole clusters they are assigned far better.
     """
+    settled = _Clusters.of(pairs, labels)
     for _ in range(ROUNDS):
-        before = labels
-        labels = _dissolve(pairs, reassign(pairs, labels), limits)
-        if np.array_equal(before, labels):
+        before = settled.labels
+        settled = _dissolve(_reassign(settled), limits)
+        if np.array_equal(before, settled.labels):
             break
-    return labels
+    return settled.labels
 
 
 def reassign(pairs: ClassPairs, labels: Labels) -> Labels:
-    """Every client in the cluster from which it differs least, until none moves.
-
-    Σ (squares - weights) / Σ precisions estimates the squared difference without noise, weighted by its precision.
-    """
-    for _ in range(ROUNDS):
-        difference = differences(pairs, labels)
-        own = difference[np.arange(len(labels)), labels]
-        moves = np.isfinite(own) & (difference.min(axis=1) < own)  # a client alone in its cluster has no own difference
-        nearest = np.where(moves, difference.argmin(axis=1), labels)
-        if np.array_equal(nearest, labels):
-            break
-        labels = in_order_of_appearance(nearest)
-    return labels
+    """Every client in the cluster from which it differs least, until none moves."""
+    return _reassign(_Clusters.of(pairs, labels)).labels
 
 
 def differences(pairs: ClassPairs, labels: Labels) -> Array:
-    """Of rows of clients from clusters, infinite without evidence: (rows, clusters). Clients at -1 are in none."""
-    member = np.eye(int(labels.max()) + 1)[labels] * (labels >= 0)[:, None]
-    excess, precision = (pairs.squares - pairs.weights) @ member, pairs.precisions @ member
-    difference = np.full(excess.shape, np.inf)
-    np.divide(excess, precision, out=difference, where=precision > 0)
-    return difference
+    """Of rows of clients from clusters, infinite without evidence: (rows, clusters). Clients at -1 are in none.
+
+    Σ (squares - weights) / Σ precisions estimates the squared difference without noise, weighted by its precision.
+    """
+    return _Clusters.of(pairs, labels).differences()
 
 
-def _dissolve(pairs: ClassPairs, labels: Labels, limits: Limits) -> Labels:
+@dataclass(frozen=True, eq=False)
+class _Clusters:
+    """Clients in clusters, and what compares every client with each cluster."""
+
+    pairs: ClassPairs
+    labels: Labels
+    sums: Array  # (3, rows, clusters) squares, weights and precisions over the clients of each cluster
+
+    @classmethod
+    def of(cls, pairs: ClassPairs, labels: Labels) -> "_Clusters":
+        """Clusters with these names; clients at -1 are in none."""
+        member = (labels[:, None] == np.arange(int(labels.max()) + 1)).astype(np.float64)
+        return cls(pairs, labels, np.stack([part @ member for part in pairs.parts]))
+
+    def moved(self, to: Labels) -> "_Clusters":
+        """Every client in the cluster with this number, then those that are left numbered in order of appearance.
+
+        Only clusters that somebody left or joined are added up again: dissolving hundreds of clusters one by one would
+        otherwise take most of the time.
+        """
+        changed = self.labels != to
+        if not changed.any():
+            return self
+        touched = np.union1d(self.labels[changed], to[changed])
+        member = (to[:, None] == touched).astype(np.float64)
+        sums = self.sums.copy()
+        sums[:, :, touched] = [part @ member for part in self.pairs.parts]
+        left, first = np.unique(to, return_index=True)
+        return _Clusters(self.pairs, in_order_of_appearance(to), sums[:, :, left[np.argsort(first)]])
+
+    def differences(self) -> Array:
+        """Squared differences of clients from clusters, without noise: (rows, clusters)."""
+        squares, weights, precisions = self.sums
+        difference = np.full(squares.shape, np.inf)
+        np.divide(squares - weights, precisions, out=difference, where=precisions > 0)
+        return difference
+
+
+def _reassign(clusters: _Clusters) -> _Clusters:
+    for _ in range(ROUNDS):
+        difference = clusters.differences()
+        own = difference[np.arange(len(difference)), clusters.labels]
+        moves = np.isfinite(own) & (difference.min(axis=1) < own)  # a client alone in its cluster has no own difference
+        if not moves.any():
+            break
+        clusters = clusters.moved(np.where(moves, difference.argmin(axis=1), clusters.labels))
+    return clusters
+
+
+def _dissolve(clusters: _Clusters, limits: Limits) -> _Clusters:
     """Without clusters whose members fit others, each the nearest, within what chance reaches for so many clients."""
-    while labels.max() > 0:
-        difference = differences(pairs, labels)
-        difference[np.arange(len(labels)), labels] = np.inf
+    while clusters.labels.max() > 0:
+        labels, rows = clusters.labels, np.arange(len(clusters.labels))
+        difference = clusters.differences()
+        difference[rows, labels] = np.inf
         to = difference.argmin(axis=1)
-        member = np.eye(int(labels.max()) + 1)[labels]
-        sums = np.stack([part @ member for part in pairs.parts[:2]])  # (2, n, clusters)
-        inside = np.stack([(part * member).sum(axis=0) for part in sums])
-        sizes = np.bincount(labels)
-        ratios = np.full(len(sizes), np.inf)
-        for k in range(len(sizes)):
-            own = np.flatnonzero(labels == k)
-            squares, weight = sums[:, own, to[own]].sum(axis=1)
-            if weight > 0:
-                height = np.sqrt(squares / weight)
-                both = inside[:, [k, *np.unique(to[own])]].sum(axis=1, keepdims=True)
-                smaller = np.array([min(sizes[k], sizes[to[own]].min())])
-                contrast = contrasts(height[None], both, smaller)
-                ratios[k] = limits.ratios(height[None], contrast, np.log2(smaller).astype(np.intp))[0]
+        ratios = _beyond_chance(clusters, to, limits)
         k = int(np.argmin(ratios))
         if ratios[k] > 1:
-            return labels
-        labels = in_order_of_appearance(np.where((labels == k) & np.isfinite(difference.min(axis=1)), to, labels))
-        if int(labels.max()) + 1 == len(sizes):  # members without evidence are left
-            return labels
-    return labels
+            break
+        left = clusters.moved(np.where((labels == k) & np.isfinite(difference[rows, to]), to, labels))
+        if left.sums.shape == clusters.sums.shape:  # members without evidence are left
+            return left
+        clusters = left
+    return clusters
+
+
+def _beyond_chance(clusters: _Clusters, to: Labels, limits: Limits) -> Array:
+    """How far each cluster, with its members against the clusters `to`, goes beyond chance, if more than 1."""
+    labels, (squared, weighed) = clusters.labels, clusters.sums[:2]
+    rows, sizes = np.arange(len(labels)), np.bincount(labels)
+    n = len(sizes)
+    squares, weights = (np.bincount(labels, part[rows, to], n) for part in (squared, weighed))
+    heights = np.full(n, np.inf)
+    np.divide(squares, weights, out=heights, where=weights > 0)
+    heights = np.sqrt(heights)
+    inside: Array = np.stack([np.bincount(labels, part[rows, labels], n) for part in (squared, weighed)])
+    own, other = np.divmod(np.unique(labels * n + to), n)  # each cluster with each of those that its members are near
+    both: Array = inside + np.stack([np.bincount(own, part[other], n) for part in inside])
+    smaller = sizes.copy()
+    np.minimum.at(smaller, own, sizes[other])
+    return limits.ratios(heights, contrasts(heights, both, smaller), np.log2(smaller).astype(np.intp))
