@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import Any, Final
 
+from pacfl.errors import lacking
+
 # Where each name lives. A part is imported when one of its names is first asked for, so that whoever wants signatures
 # only waits for no torch; the types stand in __init__.pyi.
 _PARTS: Final = {
@@ -47,9 +49,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_PART_OF[name]), name)
     except ModuleNotFoundError as error:
-        if error.name == "torch":
-            raise ImportError(f"pacfl.{name} needs torch: pip install 'pacfl[learning]'", name="torch") from None
-        raise
+        raise lacking(error, f"pacfl.{name}", "learning") from None
 
 
 def __dir__() -> list[str]:

@@ -67,6 +67,12 @@ class SecureAggregationError(PacflError, RuntimeError):
 
 _PACKAGES: Final = {"sklearn": "scikit-learn", "PIL": "Pillow", "flwr": "Flower", "ray": "Ray"}
 
+# Of extras whose libraries are imported at the top of modules; others are imported by `library`
+_MODULES: Final = {
+    "learning": frozenset({"torch", "llvmlite", "threadpoolctl"}),
+    "flower": frozenset({"flwr", "ray", "cryptography", "safetensors", "psutil", "torch", "threadpoolctl", "sklearn"}),
+}
+
 
 def library(module: str, purpose: str, extra: str) -> ModuleType:
     """An optional library, imported where it is needed and nowhere else.
@@ -86,3 +92,9 @@ def missing(module: str, purpose: str, extra: str) -> MissingLibraryError:
     """The error for a library that is not installed."""
     name = _PACKAGES.get(module, module)
     return MissingLibraryError(f"{purpose} needs {name}: pip install 'pacfl[{extra}]'", name=module)
+
+
+def lacking(error: ModuleNotFoundError, purpose: str, extra: str) -> ImportError:
+    """What to say of a module that is not there: what to install if the extra has it, otherwise the error itself."""
+    module = (error.name or "").split(".")[0]
+    return missing(module, purpose, extra) if module in _MODULES[extra] else error

@@ -22,7 +22,7 @@ from pacfl.cli import result_tables
 from pacfl.cli.display import Progress
 from pacfl.experiment import run as pipeline
 from pacfl.files import LOCK
-from tests.without_torch import run_without_torch
+from tests.without import run_without
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -490,7 +490,7 @@ def test_a_mistyped_command_is_answered_once(run: Run) -> None:
 def test_stored_runs_are_listed_and_shown_without_torch(run: Run) -> None:
     run("run", "experiment.toml", "--workers", 1, "--set", "seeds=0", "--set", "algorithm=[{name='pacfl'}]")
     for words in (("ls", "--json"), ("show", json.loads(run("ls", "--json")[1])["hash"], "--json")):
-        done = run_without_torch(*words)
+        done = run_without("torch", *words)
         assert (done.returncode, done.stdout) == (0, run(*words)[1]), done.stderr
 
 

@@ -93,8 +93,8 @@ def test_the_example_of_the_docstring_runs() -> None:
 def test_tables_need_no_torch(folder: Path) -> None:
     program = f"""
 import sys
-from tests.without_torch import NoTorch
-sys.meta_path.insert(0, NoTorch())
+from tests.without import Without
+sys.meta_path.insert(0, Without("torch"))
 import pacfl
 stored = pacfl.runs({str(folder)!r})
 assert len(stored.frame()) == 6 and len(stored.curves()) > 20

@@ -14,7 +14,7 @@ from pacfl.report.page import embedded, page
 from pacfl.report.payload import packed, payload
 from tests.conftest import Run
 from tests.report.folders import write_federation, write_run, write_runs
-from tests.without_torch import run_without_torch
+from tests.without import run_without
 
 EVIL = """</script><script>document.title='pwned'</script>"><img src=x onerror="document.title='pwned'">'{{7*7}}<!--"""
 
@@ -162,7 +162,7 @@ def test_a_report_needs_no_torch(tmp_path: Path, what: str) -> None:
         write_runs(tmp_path / what, ("solo", "pacfl"), seeds=(0, 1), n=6)
     else:
         write_federation(tmp_path / what, ["a", "b", "c"])
-    done = run_without_torch("report", tmp_path / what, "-o", tmp_path / "report.html")
+    done = run_without("torch", "report", tmp_path / what, "-o", tmp_path / "report.html")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "report.html").exists()
 

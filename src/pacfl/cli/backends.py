@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from pacfl.errors import missing
+from pacfl.errors import lacking
 
 if TYPE_CHECKING:
     from pacfl.experiment.config import Run
@@ -29,8 +29,6 @@ def backend_of(name: BackendName, unfinished: "Sequence[Run]", workers: int) -> 
     try:
         from pacfl.flower.simulation import simulation
     except ModuleNotFoundError as error:
-        if (library := (error.name or "").split(".")[0]) in ("flwr", "ray"):
-            raise missing(library, "the backend flower", "flower") from None
-        raise
+        raise lacking(error, "the backend flower", "flower") from None
     with simulation(workers) as backend:
         yield backend

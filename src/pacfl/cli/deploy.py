@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pacfl.cli.console import app, err, out
-from pacfl.errors import ConfigError, DataError, missing
+from pacfl.errors import ConfigError, DataError, lacking
 from pacfl.features import Schema, read_schema
 from pacfl.learning.evaluation import Metrics
 
@@ -158,7 +158,4 @@ def needs_flower() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        name = (error.name or "").split(".")[0]
-        if name in ("flwr", "torch", "cryptography", "psutil", "ray"):
-            raise missing(name, "a deployment", "flower") from None
-        raise
+        raise lacking(error, "a deployment", "flower") from None

@@ -29,7 +29,7 @@ from pacfl.cli.result_tables import (
 )
 from pacfl.cli.signature_display import progress_bars
 from pacfl.cli.tensorboard import curves
-from pacfl.errors import DataError, DivergedError, StoreError, missing
+from pacfl.errors import DataError, DivergedError, StoreError, lacking
 from pacfl.experiment.compare import below_local, load_result, local_baseline, solo_runs
 from pacfl.experiment.csv_tables import as_csv as table_of
 from pacfl.experiment.store import RunFolder, all_folders, data_digest, folder_of
@@ -361,6 +361,4 @@ def needs_torch() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] == "torch":
-            raise missing("torch", "training", "learning") from None
-        raise
+        raise lacking(error, "training", "learning") from None
