@@ -2,6 +2,8 @@
 
 python -m benchmarks.million --clients 10000 30000 100000 --features 64
 python -m benchmarks.million --clients 20000 --features 64 --exact
+python -m benchmarks.million --clients 20000 100000 --features 256 --store 64
+python -m benchmarks.million --clients 10000 --homogeneous 20
 
 Signatures are simulated (`simulated`): a large group, one of a third of the clients, one of a thousandth, one of 50.
 Each number of clients has a process of its own, for its peak memory; making the signatures is not timed.
@@ -12,18 +14,23 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.timing import busy
+from pacfl.signatures import SignatureSettings, SignatureStore, StoreClusters, cluster_store
+from pacfl.signatures.sigfile import NOT_PRIVATE
 from pacfl.subspace import Method, adjusted_rand_index, cluster
 from pacfl.subspace.landmarks import SAMPLE
 
 NOISE, SPLITS, DIRECTIONS, POOL = 3.0, 32, 60, 2000  # degrees of sampling noise; of split-half angles; of the noise
+NEWCOMERS = 50
 
 
 class Simulated(NamedTuple):
@@ -121,6 +128,45 @@ def product(clients: Simulated, by_landmarks: bool) -> float:
     return float(once * n * rank / len(rows) * others / right.shape[1])
 
 
+def stored(n: int, features: int, dimensions: int) -> dict[str, float]:
+    """Seconds of the processor to sketch and write a store and to cluster it, and milliseconds for one newcomer."""
+    clients = simulated([*sizes_of(n)[:-1], 50 + NEWCOMERS], features, dtype="float16")
+    settings = SignatureSettings(features, clients.bases.shape[2], False, "raw", NOT_PRIVATE)
+    names = [f"client-{i}" for i in range(n)]
+    with tempfile.TemporaryDirectory(prefix="pacfl-") as folder:
+        store = SignatureStore.create(Path(folder) / "store", settings, dimensions)
+        used = time.process_time()
+        store.add(names, clients.bases[:n], {"smallest": clients.split_half_angles[:n]})
+        adding = time.process_time() - used
+        used = time.process_time()
+        found = cluster_store(store.folder)
+        clustering = time.process_time() - used
+        new, angles = store.projected(clients.bases[n:]), clients.split_half_angles[n:]
+        opened = StoreClusters.load(store.folder)
+        of_each = []
+        for i in range(NEWCOMERS):
+            used = time.process_time()
+            opened.placed(new[i : i + 1], store.widened(angles[i : i + 1], "smallest", opened.summary["widening"]))
+            of_each.append(1000 * (time.process_time() - used))
+        return {
+            "clients": n,
+            "adding": adding,
+            "clustering": clustering,
+            "first": of_each[0],
+            "newcomer": float(np.median(of_each[1:])),
+            "gigabytes": store.summary()["bytes"] / 1e9,
+            "clusters": len(found.sizes),
+            "ari": float(adjusted_rand_index(found.labels, clients.groups[:n])),
+            "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9,
+        }
+
+
+def split(n: int, features: int, seed: int) -> bool:
+    """Whether clients of one distribution are in more than one cluster."""
+    clients = simulated([n], features, seed=seed)
+    return bool(cluster(clients.bases, clients.split_half_angles, method="landmarks").labels.max() > 0)
+
+
 def exponent(n: Sequence[float], values: Sequence[float]) -> float:
     """Of the power of n that values grow with, by least squares in logarithms."""
     return float(np.polyfit(np.log(n), np.log(values), 1)[0])
@@ -132,12 +178,32 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[10_000, 30_000, 100_000, 300_000, 1_000_000])
     parser.add_argument("--features", type=int, default=64)
     parser.add_argument("--exact", action="store_true", help="beside landmarks, cluster by all pairs")
+    parser.add_argument(
+        "--store", type=int, metavar="DIMENSIONS", help="of a sketch: write a store, cluster it, join it"
+    )
+    parser.add_argument("--homogeneous", type=int, metavar="SEEDS", help="count how many of one distribution are split")
     parser.add_argument("--one", choices=("landmarks", "exact"), help="print what one clustering took, as JSON")
     asked = parser.parse_args()
     if asked.one:
         print(json.dumps(measured(asked.clients[0], asked.features, asked.one)))
         return
     print(f"{asked.features} features, p = 3, float16; {busy()}\n")
+    if asked.homogeneous:
+        for n in asked.clients:
+            found = [split(n, asked.features, seed) for seed in range(asked.homogeneous)]
+            print(f"{n:,} clients of one distribution: {sum(found)} of {len(found)} federations are split", flush=True)
+        return
+    if asked.store:
+        print("| clients | sketch and write, s | cluster, s | newcomer, ms | the first | store, GB | clusters | ARI |")
+        print("|---|---|---|---|---|---|---|---|")
+        for n in asked.clients:
+            row = stored(n, asked.features, asked.store)
+            print(
+                f"| {n:,} | {row['adding']:.1f} | {row['clustering']:.1f} | {row['newcomer']:.1f} | "
+                f"{row['first']:.1f} | {row['gigabytes']:.3f} | {row['clusters']:.0f} | {row['ari']:.4f} |",
+                flush=True,
+            )
+        return
     print("| clients | method | seconds | of the processor | bare product | peak GB | clusters | ARI |")
     print("|---|---|---|---|---|---|---|---|")
     for method in ("landmarks", "exact") if asked.exact else ("landmarks",):
