@@ -86,6 +86,27 @@ def test_a_clustering_that_was_killed_resumes(tmp_path: Path, monkeypatch: pytes
     assert not (folder / store_clusters.PLACING).exists()
 
 
+def test_a_kill_while_clusters_are_written_leaves_none_that_are_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = simulated([60, 40], 48, apart=10.0, dtype="float32")
+    folder = stored(tmp_path / "store", clients, slice(0, 60)).folder
+    cluster_store(folder)
+    stored(folder, clients, slice(60, 100))
+    append = store_clusters._append_labels
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store_clusters, "_append_labels", killed)
+    with pytest.raises(KeyboardInterrupt):
+        cluster_store(folder)
+    with pytest.raises(DataError, match="has no clusters yet"):
+        StoreClusters.load(folder)
+    monkeypatch.setattr(store_clusters, "_append_labels", append)
+    assert len(cluster_store(folder).labels) == 100
+
+
 def test_newcomers_join_the_clusters_of_their_groups(tmp_path: Path) -> None:
     clients = simulated([700, 300, 3], 48, apart=10.0, dtype="float32")
     order = np.argsort(clients.groups == 2, kind="stable")  # the three of the last group come last

@@ -227,10 +227,11 @@ def join_store(folder: Path, paths: Sequence[Path], on_progress: Progress = lamb
 def _write(
     store: SignatureStore, clients: ManyClients, clustering: Clustering, widening: NDArray[np.float64]
 ) -> StoreClusters:
-    """Labels, then members, then the summary, which counts."""
+    """Members and labels, then the summary, without which they do not count."""
     landmarks = clustering.landmarks
     assert landmarks is not None
     folder, labels = store.folder, clustering.labels
+    (folder / SUMMARY).unlink(missing_ok=True)  # a kill must not leave that of former labels
     _write_landmarks(folder, store.bases[landmarks.members], clients.noise[landmarks.members], landmarks.clusters)
     _append_labels(folder, 0, labels)
     sizes = np.bincount(labels[labels >= 0])
