@@ -4,13 +4,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test test-long check format clean
+.PHONY: help demo test test-long check format docs clean
 
 help:
 	@echo "make demo       cluster a small embedded federation, let a newcomer in, train in four ways, and make a report"
 	@echo "make test       format check, lint, types and tests"
 	@echo "make test-long  searches of the tests, at random and longer; what they find becomes a test"
 	@echo "make format     rewrite the code in the project's format"
+	@echo "make docs       the site, in build/site: every link and every reference is checked"
 	@echo "make clean      remove the virtual environment and everything that was built"
 
 $(READY): pyproject.toml constraints.txt
@@ -36,6 +37,10 @@ test-long: $(READY)
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis pacfl-demo
