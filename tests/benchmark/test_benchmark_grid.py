@@ -11,6 +11,7 @@ from pacfl import algorithms
 from pacfl.benchmark import grid
 from pacfl.benchmark.grid import SCALES, Tuning, build, columns, methods, planned
 from pacfl.benchmark.tuning import trials
+from pacfl.data import Dataset, build_division, partition
 from pacfl.errors import ConfigError
 from pacfl.experiment.run import divide
 
@@ -59,6 +60,23 @@ def test_true_groups_are_known_wherever_there_are_any(column: grid.Column) -> No
     groups = divided.true_cluster
     assert (groups is None) == ("groups" not in column.shift.data["scheme"])
     assert groups is None or len(np.unique(groups)) == column.shift.clusters
+
+
+SIZES = {"fmnist": (60_000, 10), "cifar10": (50_000, 10), "flights": (13_246, 2), "plays": (41_442, 27)}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_every_cell_can_be_divided_among_its_clients(name: str) -> None:
+    """By the sizes and the numbers of classes of the real sets."""
+    n, n_classes = SIZES[name]
+    y, y_test = np.arange(n) % n_classes, np.arange(n_classes)
+    x, x_test = (np.zeros((len(of), 1), np.float32) for of in (y, y_test))
+    data = Dataset(name, x, y, x_test, y_test, n_classes, np.zeros_like(y), np.zeros_like(y_test), (name,))
+    for column in columns("full", name):
+        scheme, _ = build_division(column.shift.data.get("scheme", {"kind": "iid"}))
+        if column.shift.name != "mixture":
+            divided = partition(data, scheme, column.clients, np.random.default_rng(0))
+            assert min(map(len, divided.train_indices)) >= 4, column.name
 
 
 def test_drift_is_at_half_time_of_a_run_and_of_a_trial() -> None:

@@ -146,11 +146,14 @@ def columns(scale: Scale, data_set: str | None = None, names: Sequence[str] = ()
 
 
 def _shifts(data_set: str) -> dict[str, Shift]:
-    """The shifts of a data set by name: those of all sets that it can have, and its own."""
+    """The shifts of a data set by name: those of all sets but for what it cannot have, and its own."""
     table = _data_set(data_set)
     tables = {**grid()["shifts"], **table.get("shifts", {})}
     shifts = {name: build(Shift, {**own, "name": name}, "shifts") for name, own in tables.items()}
-    return {name: one for name, one in shifts.items() if table.get("images", True) or not one.images}
+    without = table.get("without", ())
+    return {
+        name: s for name, s in shifts.items() if name not in without and (table.get("images", True) or not s.images)
+    }
 
 
 def _data_set(name: str) -> Table:
