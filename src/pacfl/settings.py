@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
 
 from pacfl.errors import ConfigError
 
@@ -78,9 +79,19 @@ def content(settings: Any) -> Any:
     return [content(value) for value in settings] if isinstance(settings, tuple | list) else settings
 
 
+_resolved: WeakKeyDictionary[type[Any], dict[str, Any]] = WeakKeyDictionary()
+
+
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The annotations of a class, resolved once: that takes longer than to check its values."""
+    if kind not in _resolved:
+        _resolved[kind] = get_type_hints(kind, include_extras=True)
+    return _resolved[kind]
+
+
 def check(settings: Any) -> None:
     """Refuse the first field of a dataclass that is not what its annotation says."""
-    hints = get_type_hints(type(settings), include_extras=True)
+    hints = _hints(type(settings))
     for f in fields(settings):
         check_value(f"{type(settings).__name__}.{f.name}", getattr(settings, f.name), hints[f.name])
 
@@ -99,7 +110,7 @@ def build(kind: type[Settings], table: object, section: str, where: str = "") ->
     where = where or f"[{section}]"
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where} must be a table, got {table!r}")
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints(kind)
     known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     values = {}
     for key, value in table.items():

@@ -236,6 +236,10 @@ def test_the_command_lists_runs_exports_and_shows(tmp_path: Path, run: Run) -> N
     assert code == 0
     found = json.loads(text)
     assert {row["method"] for row in found["leaders"]["received"]} == {"fedavg", "solo"}
+    shares = json.loads(run(*words[:3], "--list", "--json", "--from", tmp_path / "out")[1])["native_share"]
+    assert set(shares) == {"fedavg", "solo"}
+    assert all(0 < share < 1 for share in shares.values())
+    assert "of its time in the native engine" in run(*words[:3], "--list", "--from", tmp_path / "out")[1]
     code, text, _ = run("benchmark", "--from", tmp_path / "out")
     assert code == 0
     assert "solo" in text

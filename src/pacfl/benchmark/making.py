@@ -55,10 +55,11 @@ def outcomes(request: Request) -> Iterator[Outcome]:
 
 def _tune(of_column: Sequence[Planned], outcome: Outcome, request: Request) -> Iterator[Outcome]:
     """Run the trials of a column that are not known yet. They are of the first seed."""
-    tuning = _tuning(request.scale)
+    tuning = tuning_of(request.scale)
     if tuning is None:
         return
-    tried = {one: list(trials(replace(one, run=replace(one.run, seed=0)), tuning)) for one in of_column}
+    open_ = [one for one in of_column if "chosen" not in _entry(one, outcome)]
+    tried = {one: list(trials(replace(one, run=replace(one.run, seed=0)), tuning)) for one in open_}
     known = {one: {own["hash"]: own for own in _entry(one, outcome).get("trials", ())} for one in tried}
     missing = [trial for one, own in tried.items() for trial in own if trial.run.hash not in known[one]]
     with _running([trial.run for trial in missing], request) as run:
@@ -92,9 +93,34 @@ def _run(of_column: Sequence[Planned], outcome: Outcome, request: Request) -> It
     yield merged(outcome, [settled(run, by_hash[run["hash"]], request.runs, outcome) for run in found])
 
 
+@dataclass(frozen=True)
+class Left:
+    """What is left of a run of the grid."""
+
+    planned: Planned
+    run: bool  # whether it is still to be run
+    trials: int  # before it
+
+
+def left(request: Request) -> Iterator[Left]:
+    """What is left of each run that is not in the earlier outcome, nor stored."""
+    outcome, tuning = request.exported or empty(request.scale), tuning_of(request.scale)
+    known = {run["hash"] for run in outcome["runs"]}
+    for of_column in every_run(request.scale, request.columns, request.methods, request.n_seeds):
+        ready = {one.method.name: one.run for one in _ready(of_column, outcome, request.scale)}
+        for one in of_column:
+            run = ready.get(one.method.name)
+            has_ended = run is not None and (run.hash in known or stored_result(run, request.runs) is not None)
+            of_trials = list(trials(one, tuning)) if tuning is not None and run is None and one.run.seed == 0 else []
+            done = {trial["hash"] for trial in _entry(one, outcome).get("trials", ())}
+            open_ = [t for t in of_trials if t.run.hash not in done and stored_result(t.run, request.runs) is None]
+            if open_ or not has_ended:
+                yield Left(one, not has_ended, len(open_))
+
+
 def _ready(of_column: Sequence[Planned], outcome: Outcome, scale: Scale) -> Iterator[Planned]:
     """The runs whose settings are chosen; and those that are refused, as they are."""
-    tuning = _tuning(scale)
+    tuning = tuning_of(scale)
     for one in of_column:
         entry = _entry(one, outcome)
         if tuning is None or "refused" in entry:
@@ -103,7 +129,8 @@ def _ready(of_column: Sequence[Planned], outcome: Outcome, scale: Scale) -> Iter
             yield replace(one, run=with_settings(one.run, entry["chosen"]))
 
 
-def _tuning(scale: Scale) -> Tuning | None:
+def tuning_of(scale: Scale) -> Tuning | None:
+    """How methods are tuned at a scale, if they are."""
     table = settings(scale).tuning
     return None if table is None else build(Tuning, table, "tuning")
 

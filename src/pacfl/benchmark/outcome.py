@@ -203,11 +203,15 @@ def load(folder: Path, scale: Scale) -> Outcome | None:
         return None
     try:
         stored: Outcome = json.loads(path.read_text(encoding="utf-8"))
-        if stored["scale"] == scale and all(map(_key, (*stored["runs"], *stored["tuning"]))):
+        if stored["scale"] == scale and all(map(_is_whole, stored["runs"])) and all(map(_key, stored["tuning"])):
             return stored
     except (ValueError, LookupError, TypeError, RecursionError):
         pass
     raise StoreError(f"{path}: is no outcome of the benchmark; export it again")
+
+
+def _is_whole(run: Summary) -> bool:
+    return bool(_key(run)) and ("scores" not in run or "beside" in run)
 
 
 def place(folder: Path, scale: str) -> Path:

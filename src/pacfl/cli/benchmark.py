@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +19,7 @@ from pacfl.cli.experiments import DataFolder, Runs, needs_torch
 from pacfl.errors import StoreError
 
 if TYPE_CHECKING:
-    from pacfl.benchmark.grid import Column, Method
+    from pacfl.benchmark.making import Request
 
 
 @app.command()
@@ -40,6 +40,10 @@ def benchmark(
     ] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="How many. Default: those of the scale.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="List methods and shifts; run nothing.")] = False,
+    estimate: Annotated[
+        bool,
+        typer.Option("--estimate", help="Measure a few rounds of each method, and say how long the rest takes."),
+    ] = False,
     show: Annotated[bool, typer.Option("--show", help="Show what has been run so far; run nothing.")] = False,
     export: Annotated[
         Path | None,
@@ -63,9 +67,6 @@ def benchmark(
         from pacfl.benchmark.outcome import load, place, save, shown
     size = grid.scale_of(scale)
     by, of = grid.methods(_words(methods)), grid.columns(size, on, _words(shifts))
-    if listed:
-        _list(by, of, as_json)
-        return
     folder = source or export
     stored = None if folder is None else load(folder, size)
     if source is not None and stored is None:
@@ -82,6 +83,12 @@ def benchmark(
         exported=stored,
         watch=partial(display, quiet=as_json),
     )
+    if listed:
+        _list(request, as_json)
+        return
+    if estimate:
+        _estimate(request, as_json)
+        return
     for outcome in [stored] if source is not None and stored is not None else outcomes(request):
         if export is not None:
             save(outcome, export)  # after each run: a process that is killed loses the one that it runs
@@ -101,21 +108,57 @@ def _words(named: list[str] | None) -> tuple[str, ...]:
     return tuple(word for words in named or () for word in words.split(",") if word)
 
 
-def _list(methods: "list[Method]", columns: "list[Column]", as_json: bool) -> None:
+def _list(request: "Request", as_json: bool) -> None:
+    """Methods and shifts, with what stored and exported runs say of the native engine."""
+    from pacfl.benchmark.leaders import native_share
+    from pacfl.benchmark.making import make
+
+    methods, columns = request.methods, request.columns
+    has_runs = request.exported is not None or request.runs.is_dir()
+    runs = make(replace(request, run=False))["runs"] if has_runs else ()
+    found = {one.name: native_share([run for run in runs if run["method"] == one.name]) for one in methods}
+    native = {name: share for name, share in found.items() if share is not None}
     if as_json:
         given = [one.name for one in methods if one.given]
         titles = {column.name: column.shift.title for column in columns}
         names = {"methods": [one.name for one in methods], "shifts": [column.name for column in columns]}
-        print(json.dumps({**names, "given_clusters": given, "titles": titles}))
+        print(json.dumps({**names, "given_clusters": given, "titles": titles, "native_share": native}))
         return
+    shares = {name: f"{100 * share:.0f} % of its time in the native engine" for name, share in native.items()}
     for heading, rows in (
-        (count(len(methods), "method"), [(one.name, "given the number of clusters" * one.given) for one in methods]),
+        (
+            count(len(methods), "method"),
+            [(one.name, "given the number of clusters" * one.given, shares.get(one.name, "")) for one in methods],
+        ),
         (count(len(columns), "shift"), [(one.name, one.shift.title) for one in columns]),
     ):
         table = Table(title=heading, box=box.SIMPLE_HEAD, show_header=False)
         for row in rows:
             table.add_row(*map(escape, row))
         out.print(table)
+
+
+def _estimate(request: "Request", as_json: bool) -> None:
+    from pacfl.benchmark.estimate import estimates
+
+    table = Table(title="What is left", box=box.SIMPLE_HEAD, caption="s: processor seconds of a run, on one core")
+    for heading in ("data", "method", "s", "runs", "trials", "core hours"):
+        table.add_column(heading, justify="left" if heading in ("data", "method") else "right")
+    found = []
+    for one in estimates(request):
+        found.append(one)
+        seconds = "-" if one.run_seconds is None else f"{one.run_seconds:.1f}"
+        table.add_row(
+            one.data_set, escape(one.method), seconds, str(one.runs), str(one.trials), f"{one.core_hours:.2f}"
+        )
+        if not as_json:
+            err.print(f"{one.data_set} {escape(one.method)}: {seconds} s for a run", highlight=False)
+    total = sum(one.core_hours for one in found)
+    if as_json:
+        print(json.dumps({"core_hours": total, "methods": [asdict(one) for one in found]}))
+        return
+    out.print(table)
+    out.print(f"about {total:.1f} core hours", highlight=False)
 
 
 def _print(outcome: Mapping[str, Any], kind: str, as_json: bool) -> None:
