@@ -16,6 +16,9 @@ study = pytest.importorskip("studies.guarantee", reason="the studies are not par
 covering = pytest.importorskip("studies.covering")
 populations = pytest.importorskip("studies.populations")
 
+ROOT = Path(__file__).parents[2]
+STORE = ROOT / "results" / "studies" / "guarantee.jsonl"
+
 SMALL: dict[str, Any] = {
     "data": "power",
     "clients": 4,
@@ -156,3 +159,10 @@ def test_a_stored_row_is_not_computed_again(
     assert "| all | | 1 | 7 | 0 |" in printed
     assert "7 (3 refused)" in printed
     assert len(store.read_text().splitlines()) == 1
+
+
+def test_the_page_has_the_tables_of_the_committed_outcomes() -> None:
+    page = (ROOT / "docs" / "guarantee.md").read_text(encoding="utf-8")
+    found = study.stored(STORE)
+    assert "\n".join(study.summary(found)) in page
+    assert "\n".join(study.table(found)) in page
