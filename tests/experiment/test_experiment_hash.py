@@ -50,6 +50,7 @@ CHANGES: dict[type, tuple[str, dict[str, Any]]] = {
             "validation": 0.2,
             "normalise": "none",
             "test": "global",
+            "drift": {"round": 2, "share": 0.1},
             "seed": 0,
         },
     ),
