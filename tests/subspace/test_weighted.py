@@ -32,7 +32,7 @@ def test_clusters_of_clients_that_moved_are_those_made_afresh(seed: int, n: int,
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3])
-def test_few_samples_that_are_all_alike_do_not_prove_that_a_class_has_no_noise(seed: int) -> None:
+def test_few_equal_samples_do_not_prove_that_a_class_has_no_noise(seed: int) -> None:
     """Four of five samples of class 1 are one point. Some clients have nothing else, and angles of 0 between halves."""
     rng = np.random.default_rng(seed)
     clients = []

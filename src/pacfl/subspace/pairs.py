@@ -155,7 +155,7 @@ def class_noise(
         was = [at[name] for name in known.names]
         typical[was], excess[was] = known.typical, known.excess
     n = np.maximum(size, 1)
-    unseen = typical / n  # samples that are all alike leave room for one in n that varies as those of other clients do
+    unseen = typical / n  # equal samples leave room for one in n that varies as those of other clients do
     variances = np.maximum(_shrunk(own, freedom, typical), unseen) / n
     variances[private] = (own / np.maximum(size, 1))[private]
     variances[np.isnan(own)] = np.inf

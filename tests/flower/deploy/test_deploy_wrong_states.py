@@ -64,7 +64,7 @@ def with_data(folder: Path, *present: int) -> Iterator[Loopback]:
         yield sites
 
 
-def told(sites: Loopback, *words: str) -> Callable[[], bool]:
+def status_names(sites: Loopback, *words: str) -> Callable[[], bool]:
     """Whether one problem of the status has all of these words."""
     return lambda: any(all(word in one.what for word in words) for one in loopback.state(sites.folder)[1])
 
@@ -88,7 +88,7 @@ def path_is_wrong(sites: Loopback) -> None:
     sites.start([0, 1])
     print_row("two sites", "are started, and a run", time.monotonic() - start)
     missing, start = f"there is no {sites.folder}/data-1", time.monotonic()
-    sites.wait("the status names the path", told(sites, missing), SECONDS)
+    sites.wait("the status names the path", status_names(sites, missing), SECONDS)
     show(sites, "a site has a wrong data path, from the start on", missing, time.monotonic() - start)
     (sites.folder / "data-1").touch()
     both = {"0", "1"}
@@ -102,7 +102,7 @@ def app_is_refused(sites: Loopback) -> None:
     (place / approval.LIST).write_text("")  # a site that is started again asks its list
     loopback.start_site(sites.folder, "1")
     start = time.monotonic()
-    sites.wait("three rounds without it", told(sites, "site 1 missed", "pacfl deploy approve"), SECONDS)
+    sites.wait("three rounds without it", status_names(sites, "site 1 missed", "pacfl deploy approve"), SECONDS)
     show(sites, "a site refuses the app, the other goes on", "site 1 missed", time.monotonic() - start)
     content, origin = approval.candidate(place)
     assert "sent by the server, and refused" in origin
@@ -118,9 +118,9 @@ def model_is_changed(sites: Loopback) -> None:
     done, start = len(sites.records), time.monotonic()
     has_app(sites, 16)
     loopback.begin(sites.folder)
-    sites.wait("the run fails", told(sites, "the run failed"), SECONDS)
+    sites.wait("the run fails", status_names(sites, "the run failed"), SECONDS)
     show(sites, "`build_model` is changed, and a run is started", "the run failed", time.monotonic() - start)
-    assert told(sites, "16x64", "32x64")(), "both sizes are named"
+    assert status_names(sites, "16x64", "32x64")(), "both sizes are named"
     assert len(sites.records) == done
     has_app(sites, 32)
     loopback.begin(sites.folder)
@@ -171,7 +171,7 @@ def disk_of_a_site_is_full(sites: Loopback) -> None:
     assert client is not None
     filler = fill(place)
     assert [one.what for one in check._disk(place) if one.level == "problem"]
-    sites.wait("three rounds without it", told(sites, "site 1 missed"), SECONDS)
+    sites.wait("three rounds without it", status_names(sites, "site 1 missed"), SECONDS)
     show(sites, "the disk of a site is full, the other site goes on", "site 1 missed", time.monotonic() - start)
     filler.unlink()
     ended = SITE not in processes.running(sites.folder)
@@ -186,10 +186,10 @@ def disk_of_the_server_is_full(sites: Loopback) -> None:
     folder, start = loopback.federation(sites.folder), time.monotonic()
     done = len(sites.records)
     filler = fill(folder)
-    sites.wait("the status names the disk", told(sites, "the disk of"), SECONDS)
+    sites.wait("the status names the disk", status_names(sites, "the disk of"), SECONDS)
     show(sites, "the disk of the server is full", "the disk of", time.monotonic() - start)
     sites.wait("the run ends", lambda: loopback.run_is_due(sites.folder / "server"), SECONDS)
-    lost = "the server app gave" if told(sites, "the server app gave")() else "the run failed"
+    lost = "the server app gave" if status_names(sites, "the server app gave")() else "the run failed"
     show(sites, "", lost, time.monotonic() - start)
     assert len(sites.records) >= done
     filler.unlink()
